@@ -1,0 +1,61 @@
+# `make demo` and `make test` work on a machine with Python 3.10 or newer and make: what they need is put
+# into .venv. To use another interpreter: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt
+
+# Unit tests first, since they answer in seconds. One run of pytest, so that its last line counts all tests.
+TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/ tests/test_*.py))
+CHECKED := src tools tests $(wildcard benchmarks) $(wildcard examples)
+
+# Models are built from their configs: no test or example may wait for the network.
+export HF_HUB_OFFLINE := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-unit lint format bench clean
+
+help: ## Show these commands
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+demo: $(INSTALLED) ## Record a small model and show what the record tells
+	$(BIN)/python examples/demo.py
+
+test: $(INSTALLED) ## Run all tests
+	$(BIN)/python -m pytest $(TESTS)
+
+test-unit: $(INSTALLED) ## Run the tests that need no torch: seconds
+	$(BIN)/python -m pytest tests/unit
+
+lint: $(INSTALLED) ## Check style, types, import directions and sizes
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/mypy
+	$(BIN)/python tools/check_imports.py
+	$(BIN)/python tools/check_sizes.py
+
+format: $(INSTALLED) ## Format the sources
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+bench: $(VENV)/installed-bench ## Measure the cost of a capture beside plain PyTorch and TorchLens
+	$(BIN)/python benchmarks/capture_cost.py
+
+clean: ## Remove .venv, caches and built files
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Made anew when a requirement changes; the stamp comes last, so an interrupted install is repeated.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "torcheer needs Python 3.10 or newer, this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 ...")'
+	@echo "Installing torcheer and its tools into $(VENV): some minutes the first time"
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/installed-bench: $(INSTALLED)
+	@$(INSTALL) --editable '.[bench]'
+	@touch $@

@@ -1,0 +1,56 @@
+"""torcheer: record a neural network once, and look at everything in the record.
+
+    import torcheer as tl
+    model_history = tl.log_forward_pass(model, x)
+
+These are the public names and nothing else. Each is fetched on first use, so that ``import torcheer`` is
+silent, quick, and does not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torcheer.api import load, log_forward_pass, validate
+    from torcheer.errors import TorcheerError
+    from torcheer.history import ModelHistory
+
+__version__ = "0.1.0"
+
+# A literal, because type checkers and tools/check_sizes.py read it without running it.
+__all__ = [
+    "ModelHistory",
+    "TorcheerError",
+    "__version__",
+    "load",
+    "log_forward_pass",
+    "validate",
+]
+
+_HOMES = {
+    "ModelHistory": "torcheer.history",
+    "TorcheerError": "torcheer.errors",
+    "load": "torcheer.api",
+    "log_forward_pass": "torcheer.api",
+    "validate": "torcheer.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is not None:
+        value = getattr(import_module(home), name)
+        globals()[name] = value  # the next use does not come here
+        return value
+    # Only a failed lookup pays for difflib.
+    from torcheer.errors import near_misses
+
+    hint = near_misses(name, __all__) or " dir(torcheer) lists its public names."
+    # With name and without obj, Python does not append a "Did you mean" of its own.
+    raise AttributeError(f"torcheer has no attribute {name!r}.{hint}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__} - {"Any", "TYPE_CHECKING", "annotations", "import_module"})

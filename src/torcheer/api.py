@@ -1,0 +1,93 @@
+"""The public functions that join rooms: run a model, get a view of its record.
+
+torch is imported when a model is to be run, so that opening a recording needs none.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from torcheer.errors import CaptureError, TorcheerError
+from torcheer.history import ModelHistory
+from torcheer.record import file
+from torcheer.views import graph
+
+if TYPE_CHECKING:
+    from torcheer.capture.torch.select import LayersToSave
+    from torcheer.capture.torch.validate import Validation
+
+_VIS_OPTIONS = ("none", "rolled", "unrolled")
+
+
+def log_forward_pass(
+    model: Any,
+    *args: Any,
+    layers_to_save: LayersToSave = "all",
+    vis_opt: str | None = "none",
+    save_to: str | os.PathLike[str] | None = None,
+    **kwargs: Any,
+) -> ModelHistory:
+    """Run ``model`` once on the given inputs and return the history of every operation.
+
+    ``log_forward_pass(model, x)`` calls ``model(x)``; a tuple or list is spread over the positional arguments,
+    a dict over the keyword arguments. Further arguments and keyword arguments are passed on.
+
+    layers_to_save: whose results to keep: ``"all"``, ``"none"`` or None, a list of keys (module addresses,
+        layer labels, positions) or a function that takes an op and returns True to keep its result.
+        Structure and metadata are recorded for every operation in any case.
+    vis_opt: ``"rolled"`` or ``"unrolled"`` puts the graph, as DOT source, into ``history.drawing``.
+    save_to: a path; contents go there while the model runs, so that they need not fit in memory.
+
+    The run is the user's: same output, same random numbers, same side effects as ``model(x)``. If it raises,
+    the exception comes through as it is, with the history so far as its attribute ``model_history``.
+    """
+    # torch takes seconds to import; only a run needs it.
+    from torcheer.capture.torch import inputs, select
+    from torcheer.capture.torch.session import TorchSession
+
+    if vis_opt is not None and vis_opt not in _VIS_OPTIONS:
+        raise CaptureError(f"vis_opt is {vis_opt!r}. It takes one of {', '.join(map(repr, _VIS_OPTIONS))}.")
+    call = inputs.arrange(model, args, kwargs)
+    wanted = select.parse(layers_to_save, model)
+    writer = None if save_to is None else file.TensorWriter(save_to)
+    session = TorchSession(model, call, wanted, writer)
+    history = ModelHistory(session.record, session.store, session)
+    try:
+        session.run()
+        if isinstance(wanted, select.Keys):
+            # Only now are the labels final, and only now can a key turn out to name nothing.
+            _ = history.record
+    except BaseException as error:
+        if writer is not None:
+            writer.abort()
+        error.model_history = history  # type: ignore[attr-defined]
+        raise
+    if writer is not None:
+        history.payloads = session.store = writer.finish(history.record)
+    if vis_opt in ("rolled", "unrolled"):
+        history.drawing = graph.to_dot(graph.build(history.record, rolled=vis_opt == "rolled"))
+    return history
+
+
+def load(path: str | os.PathLike[str]) -> ModelHistory:
+    """Open a recording that ``history.save`` or ``save_to`` wrote. Needs torch only for contents of tensors."""
+    record, payloads = file.read(path)
+    return ModelHistory(record, payloads)
+
+
+def validate(model: Any, *args: Any, **kwargs: Any) -> Validation:
+    """Prove a recording of ``model`` on the given inputs. True when every check passed; prints as a report.
+
+    The recorded run equals a plain run bit for bit; every op, executed again from its recorded inputs, gives
+    its recorded output; every tensor an op read is what its parents wrote; changing a parent changes the op;
+    an independent census of ATen calls finds none missing. Model and random state are left as they were.
+    """
+    # As above.
+    from torcheer.capture.torch import inputs
+    from torcheer.capture.torch.validate import validate_capture
+
+    return validate_capture(model, inputs.arrange(model, args, kwargs))
+
+
+__all__ = ["TorcheerError", "load", "log_forward_pass", "validate"]

@@ -1,0 +1,1 @@
+"""The only rooms that run models. Each fills a record (``torcheer.record``)."""

@@ -1,0 +1,83 @@
+"""What is known of a function before it is called.
+
+Function level: which calls only read metadata, and are no operations.
+ATen level: what an operator's schema says about memory: which arguments it writes, whether it returns views.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from torcheer.capture.torch.private import HigherOrderOperator, OpOverload
+
+_GETTERS = (
+    "shape dtype device layout requires_grad is_leaf grad_fn grad _base names ndim itemsize nbytes is_cuda is_cpu"
+    " is_meta is_sparse is_sparse_csr is_quantized is_mkldnn is_mps is_nested is_xla is_xpu is_vulkan is_ort"
+    " is_ipu is_maia is_mtia output_nr _version _cdata retains_grad volatile name _grad _grad_fn _backward_hooks"
+    " _post_accumulate_grad_hooks _has_symbolic_sizes_strides _python_dispatch is_hpu"
+).split()
+_METHODS = (
+    "size dim ndimension numel nelement stride storage_offset is_contiguous is_floating_point is_complex is_signed"
+    " is_conj is_neg is_inference is_pinned is_shared is_same_size is_set_to is_coalesced dense_dim sparse_dim"
+    " element_size get_device data_ptr untyped_storage storage _typed_storage storage_type type __len__ __hash__"
+    " __repr__ __dir__ __format__ has_names register_hook register_post_accumulate_grad_hook retain_grad"
+    " requires_grad_ dim_order __dlpack_device__ _is_view _is_zerotensor _nested_tensor_size is_distributed"
+    " _dimI _dimV qscheme __reduce_ex__ __deepcopy__ __contains__ backward"
+).split()
+_FUNCTIONS = (
+    "is_tensor numel is_floating_point is_complex is_conj is_neg is_inference is_nonzero is_same_size is_signed"
+    " is_storage result_type can_cast promote_types get_device typename"
+).split()
+
+
+def _metadata_calls() -> frozenset[object]:
+    calls: list[object] = []
+    for name in _GETTERS:
+        descriptor = getattr(torch.Tensor, name, None)
+        for accessor in ("__get__", "__set__", "__delete__"):
+            calls.append(getattr(descriptor, accessor, None))
+    for name in _METHODS:
+        # These run Python code that reads elements or copies: they are looked into, not hidden.
+        if name not in {"__repr__", "__format__", "__contains__", "__deepcopy__", "__reduce_ex__"}:
+            calls.append(getattr(torch.Tensor, name, None))
+    for name in _FUNCTIONS:
+        if name != "is_nonzero":
+            calls.append(getattr(torch, name, None))
+    calls.append(getattr(torch.Tensor.grad, "__set__", None))
+    return frozenset(call for call in calls if call is not None)
+
+
+METADATA_CALLS: frozenset[object] = _metadata_calls()
+
+
+# Calls that put other memory behind a tensor object: ``x.data = y``.
+REPLACING_CALLS: frozenset[object] = frozenset({torch.Tensor.data.__set__})  # type: ignore[attr-defined]
+
+
+class AtenKind(NamedTuple):
+    """What an ATen operator's schema says about memory."""
+
+    name: str  # "aten.addmm.default"
+    writes: tuple[int | str, ...]  # argument positions (or keyword names) that are written in place
+    is_view: bool  # returns tensors that share memory with an argument
+    changes_geometry: bool  # changes shape or strides of an argument (t_, resize_, set_)
+    is_higher_order: bool  # cond, while_loop: takes functions, has no schema
+
+
+def describe(func: object) -> AtenKind:
+    """Read an operator's schema."""
+    if isinstance(func, HigherOrderOperator) or not isinstance(func, OpOverload):
+        return AtenKind(f"higher_order.{getattr(func, '__name__', func)}", (), True, False, True)
+    schema = func._schema
+    writes: list[int | str] = []
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            writes.append(argument.name if argument.kwarg_only else position)
+            if not argument.kwarg_only:
+                writes.append(argument.name)
+    # A custom operator written in Python may return its argument without saying so in the schema.
+    is_view = func.namespace != "aten" or any(result.alias_info is not None for result in schema.returns)
+    changes_geometry = torch.Tag.inplace_view in func.tags
+    return AtenKind(str(func), tuple(writes), is_view, changes_geometry, False)

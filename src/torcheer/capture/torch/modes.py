@@ -1,0 +1,168 @@
+"""What PyTorch tells us of every call, on two levels.
+
+``FunctionLevel`` sees calls made from Python: the ops people recognise. ``AtenLevel`` sees, below it, every
+ATen call, also those made inside C++ composites, scripted code and the backward pass. Both are PyTorch's own
+modes: nothing is wrapped, and both are gone when the run ends.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from torcheer.capture.torch.kinds import METADATA_CALLS, REPLACING_CALLS
+from torcheer.capture.torch.private import TorchDispatchMode, no_function_mode, sequence_nr
+from torcheer.capture.torch.saving import Keeper
+from torcheer.capture.torch.tape import ATEN, DERIVED, FRESH, OP, Tape, named_tensors
+
+Tensor = torch.Tensor
+
+
+class FunctionLevel(TorchFunctionMode):
+    """Writes an ``OpEvent`` for every call from Python that makes, reads or changes tensors."""
+
+    def __init__(self, tape: Tape, keeper: Keeper | None) -> None:
+        super().__init__()
+        self.tape = tape
+        self.keeper = keeper
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in METADATA_CALLS:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        tape = self.tape
+        events = tape.events
+        index = len(events)
+        events.append(None)
+        # Before the call: an in-place op changes what its arguments are.
+        given = tape.template(args)
+        named = tape.template_dict(kwargs) if kwargs else None
+        site = tape.site(sys._getframe(1))
+        outer = tape.op
+        tape.op = index
+        seq = sequence_nr()
+        start = perf_counter_ns()
+        try:
+            out = func(*args, **kwargs) if kwargs else func(*args)
+        except BaseException as error:
+            tape.op = outer
+            events[index] = (
+                OP, func, given, named, None, (), outer, tape.call, site, start, perf_counter_ns(),
+                seq, sequence_nr(), len(events), type(error).__name__,
+            )  # fmt: skip
+            raise
+        end = perf_counter_ns()
+        tape.op = outer
+        nodes: tuple[Any, ...] = ()
+        if type(out) is Tensor:
+            entry = tape.live.get(id(out))
+            result: Any = entry[1] if entry is not None and entry[0]() is out else tape.register(out, DERIVED)
+            if out.requires_grad:
+                node = out.grad_fn
+                if node is not None:
+                    nodes = ((result, type(node), node._sequence_nr(), out.output_nr),)
+            if self.keeper is not None:
+                self.keeper.offer(index, func, result, out)
+        else:
+            result = tape.convert(out)
+            if type(out) is tuple or type(out) is list or not isinstance(out, _PLAIN_RESULTS):
+                nodes = self.results(index, func, out)
+            elif func in REPLACING_CALLS:
+                result = tape.refresh(args[0])
+            elif len(events) == index + 1:
+                # It read nothing but metadata, or ran no kernel: not an operation.
+                events.pop()
+                return out
+        events[index] = (
+            OP, func, given, named, result, nodes, outer, tape.call, site, start, end, seq, sequence_nr(),
+            len(events), None,
+        )  # fmt: skip
+        if outer < 0:
+            tape.num_ops += 1
+        return out
+
+    def results(self, index: int, func: Any, out: Any) -> tuple[Any, ...]:
+        """Autograd nodes of every tensor in a structured result, each offered for saving."""
+        nodes = []
+        for _, tensor in named_tensors(out):
+            ref = self.tape.ref(tensor)
+            node = tensor.grad_fn if tensor.requires_grad else None
+            if node is not None:
+                nodes.append((ref, type(node), node._sequence_nr(), tensor.output_nr))
+            if self.keeper is not None:
+                self.keeper.offer(index, func, ref, tensor)
+        return tuple(nodes)
+
+
+_PLAIN_RESULTS = (int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.Size)
+
+
+class AtenLevel(TorchDispatchMode):
+    """Writes an ``AtenEvent`` for every ATen call."""
+
+    # cond, while_loop and their like reach the mode instead of failing under it.
+    supports_higher_order_operators = True
+
+    def __init__(self, tape: Tape, keeper: Keeper | None) -> None:
+        super().__init__()
+        self.tape = tape
+        self.keeper = keeper
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # The guard against Dynamo costs 1.5 µs per ATen call. Dynamo does not compile under a dispatch mode.
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        tape = self.tape
+        kind = tape.aten_kinds.get(id(func)) or tape.kind_of(func)
+        if kind.is_higher_order:
+            with self:
+                return func(*args, **(kwargs or {}))
+        given = tape.template(args)
+        named = tape.template_dict(kwargs) if kwargs else None
+        if kind.writes and self.keeper is not None:
+            self.keeper.before_write(kind, args, kwargs)
+        out = func._op(*args, **kwargs) if kwargs else func._op(*args)
+        if type(out) is Tensor:
+            entry = tape.live.get(id(out))
+            if entry is not None and entry[0]() is out and not kind.changes_geometry:
+                result: Any = entry[1]
+            else:
+                result = tape.register(out, DERIVED if kind.is_view else FRESH)
+        elif kind.is_view or kind.writes:
+            result = tape.convert(out)
+        else:
+            result = self._fresh(out)
+        if tape.op >= 0:
+            tape.events.append((ATEN, kind, given, named, result, tape.op, tape.call))
+        else:
+            self._unowned(kind, given, named, result, out)
+        return out
+
+    def _unowned(self, kind: Any, given: Any, named: Any, result: Any, out: Any) -> None:
+        """An ATen call that no Python call caused: scripted or compiled code. It is an op of its own."""
+        tape = self.tape
+        index = len(tape.events)
+        tape.events.append((ATEN, kind, given, named, result, -1, tape.call, sequence_nr()))
+        if self.keeper is not None:
+            with no_function_mode():
+                for _, tensor in named_tensors(out):
+                    self.keeper.offer(index, kind, tape.ref(tensor), tensor)
+        tape.num_ops += 1
+
+    def _fresh(self, out: Any) -> Any:
+        tape = self.tape
+        if isinstance(out, Tensor):
+            entry = tape.live.get(id(out))
+            return entry[1] if entry is not None and entry[0]() is out else tape.register(out, FRESH)
+        if isinstance(out, (tuple, list)):
+            return tuple(self._fresh(item) for item in out)
+        return tape.convert(out)

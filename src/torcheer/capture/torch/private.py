@@ -1,0 +1,122 @@
+"""Every private or undocumented name of PyTorch that torcheer uses, and nothing else.
+
+When PyTorch moves one of them, this is the only file to change; ``tests/torch/test_private.py`` has one
+canary per name that says what breaks. Checked against torch 2.13.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = [
+    "FRAMEWORK_CODES",
+    "HigherOrderOperator",
+    "OpOverload",
+    "TorchDispatchMode",
+    "all_operator_names",
+    "backward_runner",
+    "current_node",
+    "is_functional_wrapper",
+    "no_dispatch_mode",
+    "no_function_mode",
+    "plain_override_checks",
+    "sequence_nr",
+    "storage_id",
+]
+
+# Next sequence number autograd will give to a node of this thread. Fallback: none; backward ownership is lost.
+sequence_nr: Callable[[], int] = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
+
+# The autograd node that is being evaluated on this thread, or None.
+current_node: Callable[[], Any] = torch._C._current_autograd_node
+
+# Address of a tensor's StorageImpl. Raises for tensors without one (sparse, functorch wrappers).
+storage_id: Callable[[torch.Tensor], int] = torch._C._storage_id
+
+# A context in which an active TorchFunctionMode is not asked.
+no_function_mode = torch._C.DisableTorchFunction
+
+# A context in which an active TorchDispatchMode is not asked.
+no_dispatch_mode = torch._C._DisableTorchDispatch
+
+# Names of all registered operators, "namespace::name.overload".
+all_operator_names: Callable[[], list[str]] = torch._C._dispatch_get_all_op_names
+
+# Frames of nn.Module's own call machinery; a call site ends where one of them begins.
+FRAMEWORK_CODES: tuple[CodeType, ...] = (
+    torch.nn.Module._call_impl.__code__,
+    torch.nn.Module._wrapped_call_impl.__code__,
+)
+
+
+def is_functional_wrapper(tensor: torch.Tensor) -> bool:
+    """Is this a functorch wrapper (the inside of vmap, grad, jvp)?"""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+# With a function mode active, ``has_torch_function`` answers True for every call. Python composites
+# (multi_head_attention_forward, einsum, …) would then be seen only as a whole, and nn.TransformerEncoderLayer
+# would leave its fused path and change its output. These modules look the checks up as globals.
+_CHECKING_MODULES = ("torch.nn.functional", "torch.functional", "torch._tensor", "torch.nn.init", "torch.overrides")
+_CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+_PLAIN_TYPES = {torch.Tensor, torch.nn.Parameter, type(None), int, float, bool, str, tuple, list, torch.Size}
+
+
+def _overrides(value: object) -> bool:
+    kind = type(value)
+    if kind in _PLAIN_TYPES:
+        return False
+    hook = getattr(kind, "__torch_function__", None)
+    return hook is not None and hook is not torch._C._disabled_torch_function_impl
+
+
+def _of_sequence(values: Any) -> bool:
+    return any(_overrides(value) for value in values)
+
+
+def _of_arguments(*values: Any) -> bool:
+    return any(_overrides(value) for value in values)
+
+
+@contextmanager
+def plain_override_checks(is_recording: Callable[[], bool]) -> Iterator[None]:
+    """Make the override checks ignore modes and honour real subclasses, on threads that are recording."""
+
+    def gated(original: Callable[..., bool], plain: Callable[..., bool]) -> Callable[..., bool]:
+        return lambda *values: plain(*values) if is_recording() else original(*values)
+
+    plain: dict[str, Callable[..., bool]] = dict(
+        zip(_CHECKS, (_of_sequence, _overrides, _of_arguments), strict=True)
+    )
+    replaced: list[tuple[Any, str, Any]] = []
+    for module_name in _CHECKING_MODULES:
+        module = sys.modules.get(module_name)
+        for name in _CHECKS:
+            original = getattr(module, name, None)
+            if original is not None:
+                replaced.append((module, name, original))
+                setattr(module, name, gated(original, plain[name]))
+    try:
+        yield
+    finally:
+        for module, name, original in replaced:
+            setattr(module, name, original)
+
+
+@contextmanager
+def backward_runner(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Replace the function through which ``backward()`` and ``autograd.grad`` start the engine."""
+    original = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+    torch.autograd._engine_run_backward = wrap(original)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.autograd._engine_run_backward = original  # type: ignore[attr-defined]

@@ -1,0 +1,138 @@
+"""Which contents to keep, and how: without copying until somebody writes.
+
+A kept tensor shares its memory with the original. When an operator is about to write into that memory, the
+kept one is copied first (the operator's schema says what it writes). After the run a write can no longer be
+seen coming, but PyTorch counts writes per storage, and a kept tensor that was overwritten says so instead of
+showing the wrong numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+
+from torcheer.capture.torch.kinds import AtenKind
+from torcheer.capture.torch.private import no_dispatch_mode, storage_id
+from torcheer.capture.torch.tape import Tape
+from torcheer.errors import NotSavedError
+from torcheer.record.model import Ref
+
+Tensor = torch.Tensor
+
+
+class Wanted(Protocol):
+    """Decides what to keep while the model runs. It may keep too much; what is not asked for is dropped."""
+
+    def wants(self, func: Any, tensor: Tensor, tape: Tape) -> bool: ...
+
+
+class Store(Protocol):
+    """Takes kept tensors: in memory (``Kept``) or on their way to a file (``record.file.TensorWriter``)."""
+
+    def put(self, name: str, tensor: Any) -> None: ...
+
+    def is_pending(self, name: str) -> bool: ...
+
+    def __getitem__(self, name: str) -> Any: ...
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def __len__(self) -> int: ...
+
+
+class Kept(dict[str, Tensor]):
+    """Kept tensors by name, each with the number of writes its memory had seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions: dict[str, int | None] = {}
+
+    def put(self, name: str, tensor: Tensor) -> None:
+        """Keep a tensor that shares memory with the run's."""
+        self[name] = tensor
+        self.versions[name] = _version(tensor)
+
+    def is_pending(self, name: str) -> bool:
+        """Does it share memory with the run's?"""
+        return name in self
+
+    def drop(self, name: str) -> None:
+        """Let go of a tensor nobody asked for."""
+        self.pop(name, None)
+        self.versions.pop(name, None)
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor = super().__getitem__(name)
+        if self.versions.get(name) != _version(tensor):
+            raise NotSavedError(
+                f"The contents kept as {name!r} were overwritten in place after the run (by an optimizer step, "
+                "an in-place op on the output, or a new batch copied into the input). "
+                "Save the history before going on (history.save(path)), or record with save_to=path."
+            )
+        return tensor
+
+
+class Keeper:
+    """Keeps the contents of one run."""
+
+    def __init__(self, tape: Tape, wanted: Wanted, store: Store) -> None:
+        self.tape = tape
+        self.wanted = wanted
+        self.store = store
+        self.names: dict[tuple[int, int], str] = {}  # (event, ref) → name of the contents
+        self._by_storage: dict[int, list[str]] = {}
+
+    def offer(self, event: int, func: Any, ref: Ref, tensor: Tensor) -> None:
+        """An op returned a tensor; keep it if it is wanted."""
+        if self.wanted.wants(func, tensor, self.tape):
+            self.keep(event, ref, tensor)
+
+    def keep(self, event: int, ref: Ref, tensor: Tensor) -> None:
+        """Keep a tensor as it is now."""
+        if (event, ref) not in self.names:
+            name = self.names[event, ref] = f"value.{len(self.names)}"
+            self.put(name, tensor)
+
+    def put(self, name: str, tensor: Tensor) -> None:
+        """Keep a tensor under a name of the caller's."""
+        # Without its autograd graph, which the kept tensor would otherwise hold in memory.
+        with no_dispatch_mode(), torch.no_grad():
+            self.store.put(name, tensor.view_as(tensor) if tensor.is_inference() else tensor.detach())
+        storage = _storage(tensor)
+        if storage is not None:
+            self._by_storage.setdefault(storage, []).append(name)
+
+    def before_write(self, kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
+        """An operator is about to write: copy what was kept of the memory it writes to."""
+        for place in kind.writes:
+            if isinstance(place, int):
+                target = args[place] if place < len(args) else None
+            else:
+                target = (kwargs or {}).get(place)
+            for tensor in target if isinstance(target, (list, tuple)) else (target,):
+                if isinstance(tensor, Tensor):
+                    self._copy_kept(tensor)
+
+    def _copy_kept(self, tensor: Tensor) -> None:
+        storage = _storage(tensor)
+        if storage is None:
+            return
+        for name in self._by_storage.pop(storage, ()):
+            if self.store.is_pending(name):
+                with no_dispatch_mode(), torch.no_grad():
+                    self.store.put(name, self.store[name].clone())
+
+
+def _version(tensor: Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
+
+
+def _storage(tensor: Tensor) -> int | None:
+    try:
+        return storage_id(tensor)
+    except (RuntimeError, NotImplementedError):
+        return None

@@ -1,0 +1,162 @@
+"""One capture: enters the modes, runs the model once, and hands out the record.
+
+The record is built when it is first read. Until then the session holds the model's modules and the tape; it
+never holds activations unless they were asked for.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from contextlib import AbstractContextManager
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+
+from torcheer.capture.torch.backward import BackwardRecorder
+from torcheer.capture.torch.finish import Finisher
+from torcheer.capture.torch.inputs import Inputs
+from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
+from torcheer.capture.torch.modules import call_on_tape, recording
+from torcheer.capture.torch.private import no_function_mode
+from torcheer.capture.torch.saving import Keeper, Kept, Store, Wanted
+from torcheer.capture.torch.select import Keys, asked_values
+from torcheer.capture.torch.structure import Structure, snapshot
+from torcheer.capture.torch.tape import Tape, named_tensors
+from torcheer.record.model import Record, Ref, Run
+
+Tensor = torch.Tensor
+
+
+class TorchSession:
+    """Runs a model once and records it."""
+
+    def __init__(self, model: Any, inputs: Inputs, wanted: Wanted | None, store: Store | None = None) -> None:
+        self.model = model
+        self.inputs = inputs
+        self.tape = Tape()
+        self.store: Store = Kept() if store is None else store
+        self.keeper = Keeper(self.tape, wanted, self.store) if wanted is not None else None
+        self.wanted = wanted
+        self.output: Any = None
+        self.run_facts = Run(type(model).__name__ if isinstance(model, torch.nn.Module) else _callable_name(model))
+        self._structure: Structure | None = None
+        self._input_refs: list[tuple[str, Ref]] = []
+        self._output_refs: list[tuple[str, Ref]] = []
+        self._record: Record | None = None
+        self._finisher: Finisher | None = None
+        self._backward: BackwardRecorder | None = None
+
+    # -- running -------------------------------------------------------------------------------------
+
+    def run(self) -> Any:
+        """Call the model. Whatever it raises comes through as it is; the record then ends there."""
+        tape, facts = self.tape, self.run_facts
+        tape.root = self.model
+        facts.seed = torch.initial_seed()
+        facts.grad_enabled = torch.is_grad_enabled()
+        facts.training = bool(getattr(self.model, "training", False))
+        self._input_refs = [(path, tape.ref(tensor)) for path, tensor in self.inputs.tensors()]
+        if self.keeper is not None:
+            self._keep_inputs(self.keeper)
+        function_level = FunctionLevel(tape, self.keeper)
+        start = tape.start_ns = perf_counter_ns()
+        try:
+            with AtenLevel(tape, self.keeper), recording(tape, function_level), function_level:
+                self.output = call_on_tape(
+                    tape, self.model, self.inputs.args, self.inputs.kwargs, sys._getframe(0), _invoke
+                )
+            facts.time_ns = perf_counter_ns() - start
+            self._output_refs = [(path, tape.ref(tensor)) for path, tensor in named_tensors(self.output)]
+        except BaseException as error:
+            facts.time_ns = perf_counter_ns() - start
+            facts.error = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self._structure = snapshot(self.model)
+        return self.output
+
+    def _keep_inputs(self, keeper: Keeper) -> None:
+        if isinstance(self.wanted, Keys) and self.wanted.modules:
+            self.tape.keep_outputs = self._keep_module_output
+        for path, tensor in self.inputs.tensors():
+            if keeper.wanted.wants(_Input, tensor, self.tape):
+                keeper.keep(-1, self.tape.ref(tensor), tensor)
+            self.tape.num_ops += 1
+
+    def _keep_module_output(self, event: int, module: Any, output: Any) -> None:
+        keeper, wanted = self.keeper, self.wanted
+        if keeper is not None and isinstance(wanted, Keys) and id(module) in wanted.modules:
+            with no_function_mode():
+                for _, tensor in named_tensors(output):
+                    keeper.keep(event, self.tape.ref(tensor), tensor)
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def record(self) -> Record:
+        """The record of the run, built the first time it is asked for."""
+        if self._record is None:
+            assert self._structure is not None
+            self._finisher = Finisher(self.tape, self._structure, self._facts())
+            if self.keeper is not None:
+                self._finisher.kept = self.keeper.names
+            self._record = self._finisher.build(self._input_refs, self._output_refs)
+            if isinstance(self.wanted, Keys) and self.keeper is not None:
+                self._drop_unasked(self._record, self.wanted, self.keeper)
+            self._structure = None
+        return self._record
+
+    def _drop_unasked(self, record: Record, wanted: Keys, keeper: Keeper) -> None:
+        asked = asked_values(record, wanted.keys)
+        record.saved = {value: name for value, name in record.saved.items() if value in asked}
+        if isinstance(keeper.store, Kept):
+            for name in set(keeper.store) - set(record.saved.values()):
+                keeper.store.drop(name)
+
+    def _facts(self) -> Run:
+        facts = self.run_facts
+        facts.framework_version = str(torch.__version__)
+        facts.python_version = platform.python_version()
+        facts.output_structure = type(self.output).__name__
+        facts.output_data = _plain_output(self.output)
+        return facts
+
+    # -- backward ------------------------------------------------------------------------------------
+
+    def _backward_recorder(self) -> BackwardRecorder:
+        if self._backward is None:
+            record = self.record()
+            assert self._finisher is not None
+            self._backward = BackwardRecorder(record, self._finisher, self.tape, self.store)
+        return self._backward
+
+    def backward(self, loss: Tensor, **kwargs: Any) -> None:
+        """Run ``loss.backward(**kwargs)`` and add it to the record."""
+        with self._backward_recorder().watching():
+            loss.backward(**kwargs)
+
+    def watching_backward(self) -> AbstractContextManager[Any]:
+        """Add to the record the backward pass that runs inside the ``with`` block."""
+        return self._backward_recorder().watching()
+
+
+class _Input:
+    """Stands for the function of an input, which has none."""
+
+
+def _invoke(model: Any, *args: Any, **kwargs: Any) -> Any:
+    return model(*args, **kwargs)
+
+
+def _callable_name(model: Any) -> str:
+    return str(getattr(model, "__name__", type(model).__name__))
+
+
+def _plain_output(output: Any) -> Any:
+    """What the model returned, where it is not tensors."""
+    if isinstance(output, (bool, int, float, str)):
+        return output
+    if isinstance(output, (tuple, list)):
+        return tuple(_plain_output(item) for item in output)
+    return None

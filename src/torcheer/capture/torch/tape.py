@@ -1,0 +1,332 @@
+"""The tape: what happened during a run, in order, written as cheaply as possible.
+
+While the model runs, an op costs a few tuple appends; turning the tape into a record (``finish.py``) waits
+until the record is first read. Tensors are not kept alive: each tensor object seen gets a number (a ``Ref``),
+its metadata is read once, and a weak reference tells whether an ``id()`` still means the same object.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from time import perf_counter_ns
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from torcheer.capture.torch.kinds import AtenKind, describe
+from torcheer.capture.torch.private import (
+    FRAMEWORK_CODES,
+    no_function_mode,
+    storage_id,
+)
+from torcheer.record.model import Opaque, Ref
+
+Tensor = torch.Tensor
+_weak = weakref.ref
+
+# How a tensor object comes to the tape.
+FRESH = 0  # an operator has just made it, in memory of its own
+DERIVED = 1  # a call has just returned it; it may share memory with an argument
+ARRIVED = 2  # it is used and was never seen being made
+
+_NESTED = 2
+_TENSOR = 1
+_PLAIN = 0
+_OTHER = 3
+_KINDS: dict[type, int] = {
+    Tensor: _TENSOR,
+    torch.nn.Parameter: _TENSOR,
+    tuple: _NESTED,
+    list: _NESTED,
+    dict: _NESTED,
+    torch.Size: _PLAIN,
+    slice: _NESTED,
+    **dict.fromkeys((int, float, bool, str, complex, type(None), type(Ellipsis)), _PLAIN),
+    **dict.fromkeys((torch.dtype, torch.device, torch.layout, torch.memory_format), _PLAIN),
+}
+
+
+# What stands first in an event, and the fields that follow. Events are plain tuples: making a named tuple
+# would cost more than the rest of writing one.
+ATEN = 0
+OP = 1
+CALL = 2
+
+
+class OpEvent(NamedTuple):
+    """A call seen at function level. Its children lie between it and ``end`` on the tape."""
+
+    tag: int
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] | None
+    out: Any  # the result, tensors as Ref
+    nodes: tuple[Any, ...]  # (Ref, type of the autograd node, its sequence number, output number) per output
+    owner: int  # event of the function-level op around it, -1 for none
+    call: int  # event of the module call around it
+    site: int
+    start_ns: int
+    end_ns: int
+    seq: int
+    seq_end: int
+    end: int
+    error: str | None
+
+
+class AtenEvent(NamedTuple):
+    """A call seen at ATen level."""
+
+    tag: int
+    kind: AtenKind
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] | None
+    out: Any
+    owner: int
+    call: int
+    seq: int | None = None  # next autograd sequence number, where no function-level op tells it
+
+
+class CallEvent(NamedTuple):
+    """A module call. What happened inside lies between it and ``end`` on the tape."""
+
+    tag: int
+    module: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] | None
+    out: Any
+    call: int
+    site: int
+    start_ns: int
+    end_ns: int
+    end: int
+    training: bool
+    error: str | None
+
+
+class ValueRow(NamedTuple):
+    """Metadata of a tensor object when it was first seen."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] | None
+    offset: int
+    dtype: torch.dtype
+    device: torch.device
+    storage: int | None  # the value that was first seen with this storage
+    layout: torch.layout = torch.strided
+    size_bytes: int | None = None  # given only where it is not elements × element size
+
+
+class Tape:
+    """Raw events of one run and the tensors they speak of."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.values: list[Any] = []
+        self.live: dict[int, tuple[weakref.ref[Tensor], Ref]] = {}
+        self.aten_kinds: dict[int, AtenKind] = {}  # by id() of the operator: hashing one is slow
+        self.operators: list[Any] = []  # keeps the operators' ids their own
+        self.sites: dict[tuple[int, ...], int] = {}
+        self.codes: dict[int, CodeType] = {}
+        self.op = -1
+        self.call = -1
+        self.start_ns = perf_counter_ns()
+        self.stop_codes: set[int] = {id(code) for code in FRAMEWORK_CODES}
+        self.storages: dict[int, Ref] = {}  # address → number, for the storage last seen there
+        self.is_forward = True
+        self.root: Any = None  # the model
+        self.root_entered = False
+        self.num_ops = 0  # top-level operations so far; counted only when contents are kept
+        self.keep_outputs: Callable[[int, Any, Any], None] | None = None
+        self.module_ids: frozenset[int] | None = None
+        self.unseen_threads: dict[str, str] = {}  # thread → a module of the model that it called
+
+    # -- tensors -------------------------------------------------------------------------------------
+
+    def ref(self, tensor: Tensor) -> Ref:
+        """The number of a tensor object, which may be new to the tape."""
+        entry = self.live.get(id(tensor))
+        if entry is not None and entry[0]() is tensor:
+            return entry[1]
+        return self.register(tensor, ARRIVED)
+
+    def register(self, tensor: Tensor, origin: int) -> Ref:
+        """Give a tensor object a number and read its metadata."""
+        values = self.values
+        ref = Ref(len(values))
+        try:
+            address = storage_id(tensor)
+            if origin == FRESH:
+                storage = self.storages[address] = ref
+            else:
+                storage = self._known_storage(address, ref, origin)
+            values.append(
+                (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.device, storage)
+            )
+        except (RuntimeError, NotImplementedError):
+            del values[ref:]
+            values.append(self._odd_row(tensor))
+        self.live[id(tensor)] = (_weak(tensor), ref)
+        return ref
+
+    def _known_storage(self, address: int, ref: Ref, origin: int) -> Ref:
+        """Number of the storage at ``address``; a new one if what was there before is gone."""
+        storage = self.storages.get(address)
+        if storage is None or (origin == ARRIVED and self.is_forward and self._is_gone(storage)):
+            storage = self.storages[address] = ref
+        return storage
+
+    def _is_gone(self, storage: Ref) -> bool:
+        """Has every tensor seen with this storage died? Then its address may have been given away."""
+        values = self.values
+        return not any(
+            values[ref][5] == storage and weak() is not None for weak, ref in reversed(self.live.values())
+        )
+
+    def _odd_row(self, tensor: Tensor) -> ValueRow:
+        """Metadata of a tensor without ordinary storage: sparse, nested, functorch wrappers."""
+
+        def tried(read: Callable[[], Any]) -> Any:
+            try:
+                return read()
+            except (RuntimeError, NotImplementedError, TypeError, AttributeError):
+                return None
+
+        with no_function_mode():
+            shape = tried(lambda: tuple(tensor.shape))
+            if shape is None:
+                sizes = tried(lambda: [tensor.size(axis) for axis in range(tensor.dim())])
+                shape = tuple(sizes) if sizes is not None else (-1,) * tensor.dim()
+            layout = tensor.layout
+            stride = tried(lambda: tuple(tensor.stride())) if layout is torch.strided else None
+            size = tried(lambda: tensor.numel() * tensor.element_size()) if layout is torch.strided else None
+            return ValueRow(shape, stride, 0, tensor.dtype, tensor.device, None, layout, size)
+
+    def refresh(self, tensor: Tensor) -> Ref:
+        """Read a tensor's metadata again, after an operator that changes geometry in place."""
+        self.live.pop(id(tensor), None)
+        return self.register(tensor, ARRIVED)
+
+    # -- structures ----------------------------------------------------------------------------------
+
+    def template(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``args`` with tensors replaced by their numbers and the rest copied as plain data."""
+        live = self.live
+        out = []
+        for value in args:
+            kind = _KINDS.get(type(value), _OTHER)
+            if kind == _TENSOR:
+                entry = live.get(id(value))
+                if entry is not None and entry[0]() is value:
+                    out.append(entry[1])
+                else:
+                    out.append(self.register(value, ARRIVED))
+            elif kind == _PLAIN:
+                out.append(value)
+            else:
+                out.append(self.convert(value))
+        return tuple(out)
+
+    def template_dict(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The same for keyword arguments."""
+        return {name: self.convert(value) for name, value in kwargs.items()}
+
+    def convert(self, value: Any) -> Any:
+        """One argument or result, tensors replaced by their numbers."""
+        kind = _KINDS.get(type(value), _OTHER)
+        if kind == _TENSOR:
+            return self.ref(value)
+        if kind == _PLAIN:
+            return value
+        if isinstance(value, Tensor):
+            return self.ref(value)
+        if isinstance(value, (tuple, list)):
+            items = [self.convert(item) for item in value]
+            return items if isinstance(value, list) else tuple(items)
+        if isinstance(value, Mapping):
+            return {_plain_key(key): self.convert(item) for key, item in value.items()}
+        if isinstance(value, slice):
+            return slice(self.convert(value.start), self.convert(value.stop), self.convert(value.step))
+        fields = getattr(value, "__dataclass_fields__", None)
+        if fields is not None and not isinstance(value, type):
+            return {name: self.convert(getattr(value, name, None)) for name in fields}
+        if isinstance(value, (enum.Enum, torch.Generator)) or callable(value):
+            return Opaque(getattr(value, "__qualname__", None) or type(value).__qualname__)
+        return Opaque(f"{type(value).__module__}.{type(value).__qualname__}")
+
+    # -- call sites ----------------------------------------------------------------------------------
+
+    def site(self, frame: FrameType | None) -> int:
+        """Number of the call site: the way from the module's forward down to the call."""
+        stop = self.stop_codes
+        chain = []
+        while frame is not None:
+            code = frame.f_code
+            key = id(code)
+            if key in stop:
+                break
+            chain.append(key)
+            chain.append(frame.f_lasti)
+            frame = frame.f_back
+        site_key = tuple(chain)
+        number = self.sites.get(site_key)
+        if number is None:
+            number = self.sites[site_key] = len(self.sites)
+            self._keep_codes(site_key)
+        return number
+
+    def _keep_codes(self, site_key: tuple[int, ...]) -> None:
+        frame: FrameType | None = sys._getframe(2)
+        wanted = set(site_key[::2]) - self.codes.keys()
+        while frame is not None and wanted:
+            code = frame.f_code
+            if id(code) in wanted:
+                self.codes[id(code)] = code
+                wanted.discard(id(code))
+            frame = frame.f_back
+
+    def kind_of(self, func: Any) -> AtenKind:
+        """What an ATen operator does to memory, read once per operator."""
+        kind = self.aten_kinds[id(func)] = describe(func)
+        self.operators.append(func)
+        return kind
+
+    def present_module(self) -> Any:
+        """The module whose call is running. Until it ends, its event is the module itself."""
+        return self.events[self.call] if self.call >= 0 else self.root
+
+    def owns(self, module: Any) -> bool:
+        """Is this module part of the model under capture?"""
+        if self.module_ids is None:
+            model = self.root
+            self.module_ids = frozenset(map(id, model.modules())) if isinstance(model, torch.nn.Module) else frozenset()
+        return id(module) in self.module_ids
+
+    def close(self) -> None:
+        """Let go of everything that belongs to the running model."""
+        self.live = {}
+        self.storages = {}
+
+
+def named_tensors(structure: Any, path: str = "") -> list[tuple[str, Tensor]]:
+    """All tensors of a nested structure, in order, with the paths that lead to them."""
+    if isinstance(structure, Tensor):
+        return [(path, structure)]
+    prefix = f"{path}." if path else ""
+    items: Any = ()
+    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
+        items = zip(structure._fields, structure, strict=True)
+    elif isinstance(structure, (tuple, list)):
+        items = enumerate(structure)
+    elif isinstance(structure, Mapping):
+        items = structure.items()
+    elif not isinstance(structure, type) and hasattr(structure, "__dataclass_fields__"):
+        items = ((name, getattr(structure, name, None)) for name in structure.__dataclass_fields__)
+    return [pair for key, item in items for pair in named_tensors(item, f"{prefix}{key}")]
+
+
+def _plain_key(key: Any) -> Any:
+    return key if isinstance(key, (str, int)) else str(key)

@@ -1,0 +1,61 @@
+"""Every error torcheer raises on purpose.
+
+    TorcheerError
+    ├── LookupKeyError    a key names no layer, module or position   (also a KeyError)
+    ├── NotSavedError     the thing exists, its tensor was not kept
+    ├── CaptureError      the model or its input cannot be recorded as asked
+    ├── RecordFileError   a recording on disk cannot be written or read
+    └── MissingExtraError an optional dependency is not installed    (also an ImportError)
+
+A message says what is wrong, where, and how to mend it; the remedy comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class TorcheerError(Exception):
+    """Base class of all errors torcheer raises on purpose."""
+
+
+class LookupKeyError(TorcheerError, KeyError):
+    """A lookup key names nothing in the record."""
+
+    def __str__(self) -> str:
+        # KeyError would show the repr of the message, with its newlines escaped.
+        return str(self.args[0]) if self.args else ""
+
+
+class NotSavedError(TorcheerError):
+    """The tensor asked for was seen but not kept."""
+
+
+class CaptureError(TorcheerError):
+    """The model or its input cannot be recorded as asked."""
+
+
+class RecordFileError(TorcheerError):
+    """A recording on disk cannot be written or read."""
+
+
+class MissingExtraError(TorcheerError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed. "
+            f"Install it with: pip install 'torcheer[{extra}]'"
+        )
+
+
+def near_misses(key: str, known: Iterable[str], limit: int = 5) -> str:
+    """Return ``" Did you mean 'a', 'b'?"``, or an empty string when nothing is close."""
+    candidates = list(known)
+    close = get_close_matches(key, candidates, n=limit, cutoff=0.6)
+    inside = [name for name in candidates if key and key.lower() in name.lower()]
+    names = list(dict.fromkeys([*close, *inside]))[:limit]
+    if not names:
+        return ""
+    return " Did you mean " + ", ".join(repr(name) for name in names) + "?"

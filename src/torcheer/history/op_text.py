@@ -1,0 +1,182 @@
+"""What ``print(history["conv2d_3_7"])`` shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+from torcheer.history.excerpt import excerpt
+from torcheer.record.model import Frame
+from torcheer.units import bytes_text, count_text, shape_text
+
+if TYPE_CHECKING:
+    from torcheer.history.aten_view import Output
+    from torcheer.history.layer_view import LayerView
+    from torcheer.history.module_view import ParamView
+    from torcheer.history.op_view import OpView
+
+NAMES = 8  # how many names a line lists
+OUTPUTS = 10  # how many outputs of one operation are shown
+PASSES = 40  # how many passes of one layer are shown
+
+
+def describe_op(view: OpView) -> str:
+    """Return the whole text about one operation."""
+    lines = [_heading(view), *_outputs(view), _params(view.params)]
+    lines.append("Parent Layers: " + names((parent.label for parent in view.parents), "no parent layers"))
+    lines.append("Child Layers: " + names((child.label for child in view.children), "no child layers"))
+    lines.append(f"Function: {function_text(view)} (gradfunc={view.grad_function or 'none'})")
+    lines += _inside(view)
+    lines.append("Computed inside module: " + (_call(view, view.module_calls[-1:]) or "the model itself"))
+    lines.append(f"Source: {frame_text(view.source)}")
+    lines.append(f"Time elapsed:  {scientific_seconds(view.time_ns)}")
+    if view.backward_time_ns is not None:
+        lines.append(f"Time elapsed in backward:  {scientific_seconds(view.backward_time_ns)}")
+    lines += _gradient(view)
+    lines.append("Output of modules: " + (_call(view, view.output_of) or "none"))
+    bottom = view.bottom_output_of
+    lines.append("Output of bottom-level module: " + (_call(view, (bottom,) if bottom else ()) or "none"))
+    lines.append("Lookup keys: " + ", ".join(str(key) for key in view.lookup_keys))
+    return "\n\t".join(lines)
+
+
+def describe_layer(layer: LayerView) -> str:
+    """Return the whole text about a layer with several passes."""
+    passes = layer.passes
+    first = passes[0]
+    lines = [f"Layer {layer.label}, {layer.num_passes} passes:"]
+    lines.append(f"Function: {function_text(first)} (gradfunc={first.grad_function or 'none'})")
+    lines.append(_params(layer.params))
+    lines.append(f"Computed inside module: {layer.module or 'the model itself'}")
+    lines.append(f"Source: {frame_text(layer.source)}")
+    lines.append(f"Time elapsed:  {scientific_seconds(layer.time_ns)} in all passes")
+    lines.append("Passes:")
+    lines += ["\t" + _pass(view) for view in passes[:PASSES]]
+    if len(passes) > PASSES:
+        lines.append(f"\t… {count_text(len(passes) - PASSES)} more: history['{layer.label}'].passes")
+    lines.append("Lookup keys: " + ", ".join(layer.lookup_keys))
+    return "\n\t".join(lines)
+
+
+def names(labels: Iterable[str], nothing: str) -> str:
+    """Return ``a, b, c and 4 more``."""
+    listed = list(labels)
+    if not listed:
+        return nothing
+    more = f" and {count_text(len(listed) - NAMES)} more" if len(listed) > NAMES else ""
+    return ", ".join(listed[:NAMES]) + more
+
+
+def function_text(view: OpView) -> str:
+    """Return the function as people write it: ``conv2d`` for ``torch.nn.functional.conv2d``."""
+    if view.is_input or view.is_output:
+        return f"none, an {view.op.kind} of the model"
+    function = view.function
+    if function.startswith("torch.ops."):
+        return function.removeprefix("torch.ops.")
+    return function.rsplit(".", 1)[-1] if function.startswith("torch.") else function
+
+
+def frame_text(frame: Frame | None) -> str:
+    """Return ``model.py:34 in forward``."""
+    return f"{frame.file}:{frame.line} in {frame.function}" if frame is not None else "not known"
+
+
+def scientific_seconds(time_ns: int | None) -> str:
+    """Return ``5.670E-04s``, as TorchLens prints the time of a layer."""
+    return "not known" if time_ns is None else f"{time_ns / 1e9:.3E}s"
+
+
+def _heading(view: OpView) -> str:
+    if view.position is None:
+        owner = view.owner
+        return f"Operation {view.label}, inside {owner.label if owner is not None else 'another operation'}:"
+    which = f" (pass {view.pass_index}/{view.num_passes})" if view.num_passes > 1 else ""
+    return f"Layer {view.layer_label}{which}, operation {view.position + 1}/{len(view.history)}:"
+
+
+def _outputs(view: OpView) -> Iterator[str]:
+    outputs = view.outputs
+    if not outputs:
+        yield "Output: no tensor" + ("" if view.result is None else f" but {view.result!r}")
+    elif len(outputs) == 1:
+        yield f"Output tensor: {_measures(view, outputs[0])}"
+        yield indent(_contents(view, outputs[0]), "\t\t")[1:]
+    else:
+        yield f"Output tensors: {len(outputs)}"
+        for output in outputs[:OUTPUTS]:
+            yield f"\t{output.path}: {_measures(view, output)}"
+            yield indent(_contents(view, output), "\t\t\t")[1:]
+        if len(outputs) > OUTPUTS:
+            yield f"\t… {len(outputs) - OUTPUTS} more: history['{view.label}'].outputs"
+
+
+def _measures(view: OpView, output: Output) -> str:
+    value = output.value
+    framework = view.history.record.run.framework
+    size = bytes_text(value.size_bytes)
+    return f"shape={shape_text(value.shape)}, dtype={framework}.{value.dtype}, size={size}"
+
+
+def _contents(view: OpView, output: Output) -> str:
+    contents, value = view.history.contents, output.value
+    if contents.has(value.index):
+        return excerpt(contents.read(value.index), value)
+    reason = contents.why_not(value.index)
+    return f"not saved. {view.how_to_save}" if reason is None else f"not saved: {reason}"
+
+
+def _params(params: tuple[ParamView, ...]) -> str:
+    read = sorted((param for param in params if param.kind == "param"), key=lambda param: param.shape)
+    buffers = [param.address.rsplit(".", 1)[-1] for param in params if param.kind == "buffer"]
+    tail = f"; buffers {names(buffers, '')}" if buffers else ""
+    if not read:
+        return f"Params: no params used{tail}"
+    shapes = names((shape_text(param.shape) for param in read), "")
+    total = count_text(sum(param.num_elements or 0 for param in read))
+    size = bytes_text(sum(param.size_bytes or 0 for param in read))
+    return f"Params: Computed from params with shape {shapes}; {total} params total ({size}){tail}"
+
+
+def _inside(view: OpView) -> Iterator[str]:
+    if view.inner:
+        yield "Operations inside: " + names((op.label for op in view.inner), "")
+    for phase, title in (("forward", "ATen ops"), ("backward", "ATen ops in backward")):
+        counts = Counter(op.function for op in view.aten if op.phase == phase)
+        if counts:
+            counted = (name if count == 1 else f"{name} ×{count}" for name, count in counts.items())
+            yield f"{title}: {names(counted, '')}"
+
+
+def _gradient(view: OpView) -> Iterator[str]:
+    if not view.history.record.run.num_backward:
+        return
+    framework = view.history.record.run.framework
+    for output in view.outputs:
+        entry = view.history.contents.gradient_of(output.value.index)
+        path = f" of {output.path}" if len(view.outputs) > 1 else ""
+        if entry is not None:
+            shape, size = shape_text(entry.shape), bytes_text(entry.size_bytes)
+            yield f"Gradient{path}: shape={shape}, dtype={framework}.{entry.dtype}, size={size}"
+        else:
+            yield f"Gradient{path}: none"
+
+
+def _call(view: OpView, calls: tuple[str, ...]) -> str:
+    """The calls as a reader says them: without the call's number where the module has one call."""
+    modules = view.history.modules
+    said = []
+    for call in calls:
+        address = call.rpartition(":")[0]
+        said.append(call if len(modules[address].calls) > 1 else address)
+    return ", ".join(said)
+
+
+def _pass(view: OpView) -> str:
+    shape = shape_text(view.shape) if view.shape is not None else "no tensor"
+    saved = "saved" if view.has_contents else "not saved"
+    parents = names((parent.label for parent in view.parents), "no parent layers")
+    where = f"operation {(view.position or 0) + 1}"
+    return f"{view.pass_index}: {where}, shape={shape}, {saved}, from {parents}"

@@ -1,0 +1,147 @@
+"""Whose result does an op read? Edges from tensors: storage, version and view, not names.
+
+A tensor object is known by a number (its *ref*); the bytes it covers by its storage and region. An op that
+reads a tensor has as parents
+
+- the op that returned this tensor object ("argument"), and
+- every op that has since written, through whatever view, into bytes the tensor covers ("memory"),
+
+less what a later write has fully covered. Each in-place write makes a new ``Value`` of the written object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from torcheer.record.model import Edge, Value
+from torcheer.record.region import Region
+
+
+class Maker(NamedTuple):
+    """The op that made or changed a tensor, on both levels."""
+
+    op: int | None  # index into Record.ops
+    aten: int | None  # index into Record.aten
+
+
+class Source(NamedTuple):
+    """One tensor that flows into a reading op."""
+
+    maker: Maker
+    value: int
+    how: str  # "argument" | "memory"
+
+
+class _Write(NamedTuple):
+    maker: Maker
+    value: int
+    region: Region | None
+
+
+@dataclass(slots=True)
+class _Object:
+    """What is known of a tensor object."""
+
+    value: int
+    maker: Maker
+    region: Region | None
+    is_view: bool  # its maker did not fill it: it shows memory that was there
+    seen_writes: int  # writes to its storage that it came after
+
+
+class Dataflow:
+    """Follows tensors through a run. Calls must come in order of execution."""
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self._objects: dict[int, _Object] = {}
+        self._writes: dict[int, list[_Write]] = {}
+        self._storages: dict[int, int] = {}  # the caller's name of a storage → number within the run
+
+    def knows(self, ref: int) -> bool:
+        """Has this tensor object been introduced?"""
+        return ref in self._objects
+
+    def value_of(self, ref: int) -> int:
+        """The present value of a tensor object."""
+        return self._objects[ref].value
+
+    def maker_of(self, ref: int) -> Maker:
+        """The op that last returned or wrote a tensor object."""
+        return self._objects[ref].maker
+
+    def introduce(self, ref: int, value: Value, region: Region | None, maker: Maker, *, is_view: bool) -> Value:
+        """A tensor object comes to be. ``value.storage`` is the caller's name; it is renumbered here."""
+        storage = value.storage
+        seen = 0
+        if storage is not None:
+            storage = value.storage = self._storages.setdefault(storage, len(self._storages))
+            seen = len(self._writes.get(storage, ()))
+        self._add(value, maker)
+        value.version = seen
+        # Writes before now have reached the op that made this object; they are its parents, not its readers'.
+        self._objects[ref] = _Object(value.index, maker, region, is_view, seen)
+        return value
+
+    def returned(self, ref: int, maker: Maker) -> Value:
+        """An op hands back a tensor object that exists already, unchanged: dropout in eval mode."""
+        known = self._objects[ref]
+        old = self.values[known.value]
+        value = self._add(replace(old), maker)
+        if old.storage is not None:
+            value.version = known.seen_writes = len(self._writes.get(old.storage, ()))
+        known.value, known.maker, known.is_view = value.index, maker, True
+        return value
+
+    def wrote(self, ref: int, maker: Maker) -> Value:
+        """An op writes in place into a tensor object's memory. Returns the object's new value."""
+        known = self._objects[ref]
+        old = self.values[known.value]
+        value = self._add(replace(old), maker)
+        if old.storage is not None:
+            writes = self._writes.setdefault(old.storage, [])
+            writes.append(_Write(maker, value.index, known.region))
+            value.version = known.seen_writes = len(writes)
+        known.value, known.maker, known.is_view = value.index, maker, False
+        return value
+
+    def read(self, ref: int) -> list[Source]:
+        """Everything that flows into an op reading this tensor object now."""
+        known = self._objects[ref]
+        first = Source(known.maker, known.value, "argument")
+        storage = self.values[known.value].storage
+        if storage is None:
+            return [first]
+        later: list[_Write] = []
+        for write in self._writes.get(storage, ())[known.seen_writes :]:
+            if known.region is None or write.region is None:
+                later.append(write)
+            elif write.region.overlaps(known.region):
+                if write.region.covers(known.region):
+                    later.clear()
+                later.append(write)
+        sources = [Source(write.maker, write.value, "memory") for write in later]
+        overwritten = (
+            bool(later)
+            and known.region is not None
+            and later[0].region is not None
+            and later[0].region.covers(known.region)
+        )
+        return sources if overwritten and not known.is_view else [first, *sources]
+
+    def _add(self, value: Value, maker: Maker) -> Value:
+        value.index = len(self.values)
+        value.producer = maker.op
+        self.values.append(value)
+        return value
+
+
+def edges(sources: list[Source], argument: str, *, aten: bool) -> list[Edge]:
+    """Sources as edges of one level; what was made outside the run gives none."""
+    result = []
+    for source in sources:
+        op = source.maker.aten if aten else source.maker.op
+        if op is not None:
+            result.append(Edge(op, source.value, source.how, argument))
+    return result

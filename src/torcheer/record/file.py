@@ -1,0 +1,49 @@
+"""A recording on disk: one folder, by convention named ``run.tch``.
+
+    run.tch/
+      structure.json              the record, and which tensor is in which file: ``file_structure.py``
+      tensors-00001.safetensors   tensors, in files of about 64 MiB: ``file_shard.py``
+      tensors-00002.safetensors
+
+It opens without torch. Nothing in it is code: no pickle, no names to import, and everything is checked before
+it is used, so a recording from a stranger is safe to open. The structure is read at once; tensors are mapped
+into memory one by one, when asked for (``file_tensors.py``).
+
+A recording appears whole or not at all: it is written to a folder beside its place, ``.run.tch.….part``, and
+renamed when complete. Files the structure does not list do not count, and the structure is replaced in one
+step, so tensors can be added later, too.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from torcheer.record.file_structure import load
+from torcheer.record.file_tensors import FilePayloads, check_shard
+from torcheer.record.file_writer import TensorWriter
+from torcheer.record.model import Record
+from torcheer.record.payload import Payloads
+
+__all__ = ["FilePayloads", "TensorWriter", "read", "write"]
+
+
+def write(
+    record: Record, payloads: Payloads, path: str | os.PathLike[str], *, overwrite: bool = False
+) -> Path:
+    """Write a recording and return its path. ``overwrite`` replaces a recording, and nothing else."""
+    with TensorWriter(path, overwrite=overwrite) as writer:
+        for name in payloads:
+            writer.put(name, payloads[name])
+        for name, reason in getattr(payloads, "unsaved", {}).items():
+            writer.skip(name, reason)
+        return writer.finish(record).path
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Record, FilePayloads]:
+    """Open a recording: its record, and its tensors, which are read when asked for."""
+    folder = Path(os.path.abspath(path))  # tensors are read later, maybe from another working directory
+    contents = load(folder)
+    for shard in contents.tensors.shards:
+        check_shard(folder, shard)
+    return contents.record, FilePayloads(folder, contents.tensors)

@@ -1,0 +1,170 @@
+"""What must hold between the tables of a record: every index names a row, and nothing is its own ancestor.
+
+Checked when a record is written and when it is read, so that whoever walks a record from a file can trust it
+as one that was just captured: no index error, no endless loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+from torcheer.record.file_plain import MalformedError
+from torcheer.record.model import Record, Ref
+
+# table: field: the table its numbers point into. "parents.op": that field of the named tuples in "parents".
+REFERENCES: dict[str, dict[str, str]] = {
+    "ops": {
+        "call": "calls",
+        "site": "sites",
+        "inputs": "values",
+        "outputs.value": "values",
+        "writes": "values",
+        "parents.op": "ops",
+        "parents.value": "values",
+        "owner": "ops",
+        "aten": "aten",
+        "params": "params",
+    },
+    "values": {"producer": "ops", "param": "params"},
+    "layers": {"ops": "ops"},
+    "modules": {"parent": "modules", "params": "params"},
+    "calls": {
+        "module": "modules",
+        "parent": "calls",
+        "site": "sites",
+        "inputs.value": "values",
+        "outputs.value": "values",
+    },
+    "gradients": {"value": "values", "param": "params"},
+    "diagnostics": {"op": "ops", "module": "modules"},
+}
+REFERENCES["aten"] = {**REFERENCES["ops"], "parents.op": "aten"}
+
+POSITIONS = ("ops", "aten", "values", "calls")  # tables whose rows know their own number
+
+# table: fields whose links must not lead back to where they started.
+ANCESTORS = {
+    "ops": ("parents.op", "owner"),
+    "aten": ("parents.op",),
+    "modules": ("parent",),
+    "calls": ("parent",),
+}
+
+# table: fields that count or measure.
+COUNTS = {
+    "ops": ("time_ns", "start_ns", "backward_time_ns"),
+    "aten": ("time_ns", "start_ns", "backward_time_ns"),
+    "values": ("shape", "offset", "version", "size_bytes"),
+    "calls": ("depth", "time_ns", "start_ns"),
+    "params": ("shape", "size_bytes", "num_elements"),
+    "gradients": ("shape", "size_bytes"),
+    "sites": ("frames.line",),
+}
+
+# table: fields of plain data, which may hold Refs.
+PLAIN = {
+    "ops": ("args", "kwargs", "result"),
+    "aten": ("args", "kwargs", "result"),
+    "modules": ("attributes",),
+}
+
+
+def check_record(record: Record) -> None:
+    """Raise ``MalformedError`` for the first thing that does not hold."""
+    sizes = {name: len(getattr(record, name)) for name in {*REFERENCES, "sites", "params"}}
+    for table, field_targets in REFERENCES.items():
+        for field, target in field_targets.items():
+            _check_range(record, table, field, sizes[target], f"number of {target}")
+    for table in POSITIONS:
+        for place, row in enumerate(getattr(record, table)):
+            if row.index != place:
+                raise MalformedError(f"{table}[{place}].index is {row.index}")
+    for table, names in COUNTS.items():
+        for field in names:
+            _check_range(record, table, field, None, "")
+    for table, names in ANCESTORS.items():
+        for field in names:
+            _check_ancestors(table, field, [list(numbers(row, field)) for row in getattr(record, table)])
+    _check_rest(record, sizes)
+
+
+def numbers(row: Any, field: str) -> Iterable[int]:
+    """The numbers of one field of one row: none for None."""
+    name, _, member = field.partition(".")
+    cell = getattr(row, name)
+    if cell is None:
+        return ()
+    if isinstance(cell, int):
+        return (cell,)
+    return [getattr(item, member) for item in cell] if member else cell
+
+
+def _check_range(record: Record, table: str, field: str, end: int | None, what: str) -> None:
+    for place, row in enumerate(getattr(record, table)):
+        for number in numbers(row, field):
+            if number < 0 or (end is not None and number >= end):
+                reason = "must not be negative" if end is None else f"the {what} is {end}"
+                raise MalformedError(f"{table}[{place}].{field} is {number}: {reason}")
+
+
+def _check_ancestors(table: str, field: str, parents: list[list[int]]) -> None:
+    """Take away rows all of whose parents are gone, until none is left: those in a circle stay."""
+    children: list[list[int]] = [[] for _ in parents]
+    for row, above in enumerate(parents):
+        for parent in above:
+            children[parent].append(row)
+    num_left = [len(above) for above in parents]
+    free = [row for row, left in enumerate(num_left) if not left]
+    num_free = 0
+    while free:
+        num_free += 1
+        for child in children[free.pop()]:
+            num_left[child] -= 1
+            if not num_left[child]:
+                free.append(child)
+    if num_free < len(parents):
+        first = next(row for row, left in enumerate(num_left) if left)
+        raise MalformedError(f"{table}[{first}].{field} leads in a circle")
+
+
+def _check_rest(record: Record, sizes: dict[str, int]) -> None:
+    for value in record.saved:
+        if not 0 <= value < sizes["values"]:
+            raise MalformedError(f"saved holds {value}: the number of values is {sizes['values']}")
+    for table in ("ops", "aten"):
+        for op in getattr(record, table):
+            # -1: an op that is in no layer, such as every ATen op.
+            if not -1 <= op.layer < sizes["layers"]:
+                raise MalformedError(
+                    f"{table}[{op.index}].layer is {op.layer}: the number of layers is {sizes['layers']}"
+                )
+    for call in record.calls:
+        if not 0 <= call.first_op <= call.end_op <= sizes["ops"]:
+            span = f"calls[{call.index}] spans ops {call.first_op} to {call.end_op}"
+            raise MalformedError(f"{span}: the number of ops is {sizes['ops']}")
+    plain = (
+        getattr(row, field)
+        for table, names in PLAIN.items()
+        for row in getattr(record, table)
+        for field in names
+    )
+    for ref in refs(chain(plain, (record.run.output_data,))):
+        if not 0 <= ref < sizes["values"]:
+            raise MalformedError(f"arguments hold {ref!r}: the number of values is {sizes['values']}")
+
+
+def refs(plain: Iterable[Any]) -> Iterable[Ref]:
+    """Every Ref in plain data, at any depth."""
+    stack = list(plain)
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Ref):
+            yield item
+        elif isinstance(item, (tuple, list)):
+            stack.extend(item)
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, slice):
+            stack += (item.start, item.stop, item.step)

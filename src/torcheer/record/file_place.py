@@ -1,0 +1,102 @@
+"""Where a recording may come to be, and how it gets there whole; errors of the file system in plain words."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from torcheer.errors import RecordFileError
+from torcheer.record.file_structure import why_foreign
+
+
+def check_place(place: Path, overwrite: bool) -> None:
+    """Raise unless a recording may come to be there."""
+    try:
+        null = b"\0" in os.fsencode(place)
+    except UnicodeEncodeError:
+        null = True
+    if null:
+        raise RecordFileError(f"{str(place)!r}: no file can have that name. Choose another path.")
+    with writing(place):
+        if not place.parent.is_dir():
+            raise RecordFileError(f"{place}: there is no folder {str(place.parent)!r}. Create it first.")
+        if not os.path.lexists(place):
+            return
+        if not overwrite:
+            raise RecordFileError(
+                f"{place}: exists already. Choose another path, or pass overwrite=True to replace "
+                "the recording."
+            )
+        reason = why_foreign(place)
+    if reason is not None:
+        raise RecordFileError(
+            f"{place}: is not a torcheer recording ({reason}), and overwrite=True replaces nothing else. "
+            "Choose another path, or remove it yourself."
+        )
+
+
+_REMEDIES = {
+    errno.ENOSPC: "Free some space, or choose another path.",
+    errno.EDQUOT: "Free some space, or choose another path.",
+    errno.EACCES: "Choose a path where you may write.",
+    errno.EPERM: "Choose a path where you may write.",
+    errno.EROFS: "Choose a path where you may write.",
+}
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say of an error of the file system what it means for the recording."""
+    try:
+        yield
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, "Choose another path.")
+        raise RecordFileError(
+            f"{path}: the recording cannot be written ({error.strerror or error}). {remedy}"
+        ) from error
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder of ours: its files, no folders in it, and no error when something else is there."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            (folder / name).unlink()
+        folder.rmdir()
+
+
+def write_synced(file: BinaryIO, text: bytes) -> None:
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync(path: Path) -> None:
+    """Have the disk keep a file, or the names in a folder, through a loss of power."""
+    if os.name == "nt" and path.is_dir():
+        return  # Windows cannot open folders
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def move(folder: Path, place: Path, overwrite: bool) -> None:
+    """Rename a finished folder to its place; a recording that is there steps aside meanwhile."""
+    check_place(place, overwrite)
+    if not os.path.lexists(place):
+        os.rename(folder, place)
+        return
+    old = place.with_name(f".{place.name}.{uuid4().hex[:8]}.old")
+    os.rename(place, old)
+    try:
+        os.rename(folder, place)
+    except OSError:
+        os.rename(old, place)
+        raise
+    remove(old)

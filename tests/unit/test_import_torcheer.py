@@ -1,0 +1,74 @@
+"""``import torcheer`` is silent, light and honest about its names."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import torcheer
+
+# Rooms that must open on a machine without torch.
+TORCH_FREE = ("errors", "units", "record", "history", "profile", "diff", "views", "web", "cli", "api")
+HEAVY = ("torch", "numpy", "pandas", "paddle", "transformers")
+
+
+def loaded_after(code: str) -> str:
+    """Which heavy packages a fresh interpreter has loaded after running the code, and what it printed."""
+    report = f"import sys; print(*sorted({set(HEAVY)!r} & set(sys.modules)))"
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"{code}\n{report}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return finished.stdout.strip() + finished.stderr.strip()
+
+
+def torch_free_modules() -> list[str]:
+    rooms = [name for name in TORCH_FREE if any((Path(torcheer.__path__[0])).glob(f"{name}*"))]
+    modules = [f"torcheer.{room}" for room in rooms]
+    for room in rooms:
+        folder = Path(torcheer.__path__[0]) / room
+        found = pkgutil.walk_packages([str(folder)], f"torcheer.{room}.")
+        modules += [module.name for module in found if not module.name.endswith("__main__")]
+    return modules
+
+
+def test_import_is_silent_and_loads_nothing_heavy() -> None:
+    assert loaded_after("import torcheer") == ""
+
+
+def test_reading_rooms_need_no_torch() -> None:
+    modules = torch_free_modules()
+
+    assert "torcheer.record.model" in modules
+    assert loaded_after("import " + ", ".join(modules)) == ""
+
+
+def test_loaded_after_sees_a_heavy_package() -> None:
+    assert loaded_after("import sys; sys.modules['numpy'] = sys") == "numpy"
+
+
+def test_every_public_name_is_listed_and_there() -> None:
+    assert set(torcheer.__all__) <= set(dir(torcheer))
+    for name in torcheer.__all__:
+        assert getattr(torcheer, name) is not None
+
+
+def test_dir_shows_no_imports_of_the_package_itself() -> None:
+    assert not {"Any", "TYPE_CHECKING", "import_module"} & set(dir(torcheer))
+
+
+def test_a_misspelt_name_lists_near_misses() -> None:
+    with pytest.raises(AttributeError, match=r"^torcheer has no attribute 'lod'\. Did you mean 'load'\?$"):
+        torcheer.lod  # noqa: B018
+
+
+def test_an_unknown_name_says_where_to_look() -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute 'zzz'\. dir\(torcheer\) lists"):
+        torcheer.zzz  # noqa: B018
