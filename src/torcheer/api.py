@@ -52,7 +52,7 @@ def log_forward_pass(
     wanted = select.parse(layers_to_save, model)
     writer = None if save_to is None else file.TensorWriter(save_to)
     session = TorchSession(model, call, wanted, writer)
-    history = ModelHistory(session.record, session.store, session)
+    history = ModelHistory(session.record, session.payloads, session)
     try:
         session.run()
         if isinstance(wanted, select.Keys):
@@ -64,7 +64,7 @@ def log_forward_pass(
         error.model_history = history  # type: ignore[attr-defined]
         raise
     if writer is not None:
-        history.payloads = session.store = writer.finish(history.record)
+        session.store = writer.finish(history.record)
     if vis_opt in ("rolled", "unrolled"):
         history.drawing = graph.to_dot(graph.build(history.record, rolled=vis_opt == "rolled"))
     return history

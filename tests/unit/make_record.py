@@ -64,9 +64,8 @@ def _features(build: RecordBuilder, x: int) -> int:
     return pool
 
 
-def _conv_net(num_turns: int) -> RecordBuilder:
-    """SmallNet: features (conv2d, relu, maxpool2d), flatten, ``num_turns`` times ``x + 1``, linear."""
-    build = RecordBuilder(Record(_run("SmallNet", 7 + num_turns)))
+def _declare(build: RecordBuilder) -> tuple[int, int]:
+    """The params and modules of SmallNet; return the model and its classifier."""
     for address, shape in (
         ("features.0.weight", (4, 3, 3, 3)),
         ("features.0.bias", (4,)),
@@ -84,7 +83,13 @@ def _conv_net(num_turns: int) -> RecordBuilder:
     classifier = build.module(
         "classifier", "Linear", root, params=(2, 3), extra="in_features=64, out_features=10"
     )
+    return root, classifier
 
+
+def _conv_net(num_turns: int) -> RecordBuilder:
+    """SmallNet: features (conv2d, relu, maxpool2d), flatten, ``num_turns`` times ``x + 1``, linear."""
+    build = RecordBuilder(Record(_run("SmallNet", 7 + num_turns)))
+    root, classifier = _declare(build)
     build.enter(root, None)
     x = build.input((1, 3, 8, 8))
     build.record.calls[0].inputs = (Item("0", x),)

@@ -39,9 +39,7 @@ class ViewSequence(Sequence[View_co]):
 class ViewMapping(Mapping[str, View_co], Generic[View_co]):
     """Views by address. Further addresses of the same thing are found too, but not listed."""
 
-    def __init__(
-        self, noun: str, names: Sequence[tuple[str, tuple[str, ...]]], make: Callable[[int], View_co]
-    ) -> None:
+    def __init__(self, noun: str, names: Sequence[tuple[str, tuple[str, ...]]], make: Callable[[int], View_co]) -> None:
         self._noun = noun
         self._make = make
         self._index = {name: index for index, (name, _) in enumerate(names)}

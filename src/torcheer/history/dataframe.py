@@ -69,9 +69,7 @@ OPS = {
     "name": Column("short name of the operation", lambda view: view.name),
     "kind": Column("input, op or output", lambda view: view.op.kind),
     **COMPUTED,
-    "backward_time_ns": Column(
-        "wall time of its part of the last backward pass", lambda view: view.backward_time_ns
-    ),
+    "backward_time_ns": Column("wall time of its part of the last backward pass", lambda view: view.backward_time_ns),
 }
 
 MODULES = {
@@ -82,9 +80,7 @@ MODULES = {
     "num_calls": Column("how often it was called", lambda view: len(view.calls)),
     "num_params": Column("numbers in its own params, without modules inside", _num_params),
     "time_ns": Column("wall time of all its calls", lambda view: view.time_ns),
-    "outputs": Column(
-        "labels of the operations that made its outputs", lambda view: _labels(view.output_ops)
-    ),
+    "outputs": Column("labels of the operations that made its outputs", lambda view: _labels(view.output_ops)),
 }
 
 PARAMS = {
@@ -103,13 +99,9 @@ PARAMS = {
 ATEN = {
     "function": Column("ATen operation", lambda view: view.function),
     "phase": Column("forward, backward or recompute", lambda view: view.phase),
-    "owner": Column(
-        "label of the operation that caused it", lambda view: view.owner.label if view.owner else None
-    ),
+    "owner": Column("label of the operation that caused it", lambda view: view.owner.label if view.owner else None),
     "module": Column("address of the innermost module it ran for", lambda view: view.module),
-    "shapes": Column(
-        "shapes of its outputs", lambda view: tuple(output.value.shape for output in view.outputs)
-    ),
+    "shapes": Column("shapes of its outputs", lambda view: tuple(output.value.shape for output in view.outputs)),
     "node": Column("autograd node that ran it, in a backward pass", lambda view: view.node),
     "time_ns": Column("wall time", lambda view: view.time_ns),
 }
@@ -128,9 +120,7 @@ def columns_of(history: ModelHistory, kind: str) -> dict[str, list[Any]]:
     table = TABLES.get(kind)
     if table is None:
         kinds = ", ".join(repr(known) for known in TABLES)
-        raise LookupKeyError(
-            f"There is no table {kind!r}.{near_misses(str(kind), TABLES)} The tables: {kinds}"
-        )
+        raise LookupKeyError(f"There is no table {kind!r}.{near_misses(str(kind), TABLES)} The tables: {kinds}")
     rows = list(table.rows(history))
     return {name: [column.of(row) for row in rows] for name, column in table.columns.items()}
 

@@ -126,9 +126,7 @@ class Lookup:
     @cached_property
     def _modules(self) -> dict[str, int]:
         modules = enumerate(self.record.modules)
-        return {
-            name: index for index, module in modules for name in (module.address, *module.aliases) if name
-        }
+        return {name: index for index, module in modules for name in (module.address, *module.aliases) if name}
 
     def _add_layer(self, table: dict[str, Target], name: str, number: int) -> None:
         ops = self.record.layers[number].ops

@@ -41,7 +41,7 @@ class ModelHistory:
         self, record: Record | Callable[[], Record], payloads: Payloads, session: Session | None = None
     ) -> None:
         # A live run's record is built when it is first read: whoever only wants the output never pays for it.
-        self._read_record = (lambda: record) if isinstance(record, Record) else record
+        self._given = record
         self.payloads = payloads
         self._session = session
         self.drawing: str | None = None  # DOT source of the graph, when ``vis_opt`` asked for it
@@ -49,7 +49,7 @@ class ModelHistory:
     @cached_property
     def record(self) -> Record:
         """The record everything here is read from."""
-        return self._read_record()
+        return self._given if isinstance(self._given, Record) else self._given()
 
     @overload
     def __getitem__(self, key: str) -> OpView | LayerView: ...

@@ -234,8 +234,7 @@ class OpView:
         history = self._history
         values = history.record.values
         return tuple(
-            Inflow(OpView(history, edge.op), values[edge.value], edge.how, edge.argument)
-            for edge in self.op.parents
+            Inflow(OpView(history, edge.op), values[edge.value], edge.how, edge.argument) for edge in self.op.parents
         )
 
     @property

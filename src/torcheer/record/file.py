@@ -28,9 +28,7 @@ from torcheer.record.payload import Payloads
 __all__ = ["FilePayloads", "TensorWriter", "read", "write"]
 
 
-def write(
-    record: Record, payloads: Payloads, path: str | os.PathLike[str], *, overwrite: bool = False
-) -> Path:
+def write(record: Record, payloads: Payloads, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a recording and return its path. ``overwrite`` replaces a recording, and nothing else."""
     with TensorWriter(path, overwrite=overwrite) as writer:
         for name in payloads:

@@ -144,12 +144,7 @@ def _check_rest(record: Record, sizes: dict[str, int]) -> None:
         if not 0 <= call.first_op <= call.end_op <= sizes["ops"]:
             span = f"calls[{call.index}] spans ops {call.first_op} to {call.end_op}"
             raise MalformedError(f"{span}: the number of ops is {sizes['ops']}")
-    plain = (
-        getattr(row, field)
-        for table, names in PLAIN.items()
-        for row in getattr(record, table)
-        for field in names
-    )
+    plain = (getattr(row, field) for table, names in PLAIN.items() for row in getattr(record, table) for field in names)
     for ref in refs(chain(plain, (record.run.output_data,))):
         if not 0 <= ref < sizes["values"]:
             raise MalformedError(f"arguments hold {ref!r}: the number of values is {sizes['values']}")

@@ -228,9 +228,7 @@ class Row(Kind):
                 raise MalformedError(f"{self.cls.__name__}.{name}: {error}") from None
         return list(map(self.cls, *cells))
 
-    def _decode_field(
-        self, name: str, kind: Kind, columns: dict[str, Any], count: int, budget: Budget
-    ) -> list[Any]:
+    def _decode_field(self, name: str, kind: Kind, columns: dict[str, Any], count: int, budget: Budget) -> list[Any]:
         if name in columns:
             return decode_column(kind, columns[name], count, budget)
         if name not in self.defaults:

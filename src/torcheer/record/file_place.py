@@ -29,8 +29,7 @@ def check_place(place: Path, overwrite: bool) -> None:
             return
         if not overwrite:
             raise RecordFileError(
-                f"{place}: exists already. Choose another path, or pass overwrite=True to replace "
-                "the recording."
+                f"{place}: exists already. Choose another path, or pass overwrite=True to replace the recording."
             )
         reason = why_foreign(place)
     if reason is not None:

@@ -93,7 +93,7 @@ def decode_plain(data: Any) -> Any:
 
 def checked_int(data: Any) -> int:
     """``data`` if it is an integer of at most 64 bits."""
-    if type(data) is not int or not -MAX_INT <= data <= MAX_INT:
+    if type(data) is not int or not -MAX_INT <= data <= 2 * MAX_INT + 1:
         raise MalformedError(f"{shortened(data)} is not an integer of at most 64 bits")
     return data
 

@@ -84,9 +84,7 @@ def check_savable(tensor: Any) -> None:
         _check_torch(tensor)
     elif _is_from("numpy", "ndarray", tensor):
         if type(tensor) is not sys.modules["numpy"].ndarray:
-            raise UnsavableError(
-                f"it is a {type(tensor).__name__}, a kind of array that torcheer cannot store"
-            )
+            raise UnsavableError(f"it is a {type(tensor).__name__}, a kind of array that torcheer cannot store")
     else:
         raise UnsavableError(f"it is a {type(tensor).__name__} and no tensor of torch or numpy")
     stand_in(dtype_name(tensor), ())

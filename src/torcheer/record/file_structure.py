@@ -92,15 +92,11 @@ def read_text(folder: Path) -> tuple[Path, bytes]:
         if not stat.S_ISREG(status.st_mode):
             raise RecordFileError(f"{path}: is not a regular file. {RESTORE}")
         if status.st_size > MAX_BYTES:
-            raise RecordFileError(
-                f"{path}: is larger than {MAX_BYTES} bytes, the most torcheer reads. {HINT}"
-            )
+            raise RecordFileError(f"{path}: is larger than {MAX_BYTES} bytes, the most torcheer reads. {HINT}")
         return path, path.read_bytes()
     except FileNotFoundError as error:
         if os.path.lexists(folder):
-            raise RecordFileError(
-                f"{folder}: is not a torcheer recording (no {FILE_NAME}). {HINT}"
-            ) from error
+            raise RecordFileError(f"{folder}: is not a torcheer recording (no {FILE_NAME}). {HINT}") from error
         raise RecordFileError(f"{folder}: does not exist. Check the path. {HINT}") from error
     except OSError as error:
         raise RecordFileError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error

@@ -65,9 +65,7 @@ def check_index(index: TensorIndex) -> None:
         raise MalformedError("a tensor file is listed twice")
     for stored in index.stored:
         if not 0 <= stored.shard < len(index.shards):
-            raise MalformedError(
-                f"{stored.name[:80]!r} is in tensor file {stored.shard} of {len(index.shards)}"
-            )
+            raise MalformedError(f"{stored.name[:80]!r} is in tensor file {stored.shard} of {len(index.shards)}")
         if stored.dtype is not None and stored.dtype not in AS_BYTES and stored.dtype not in AS_PAIRS:
             raise MalformedError(f"{stored.name[:80]!r} has the unknown dtype {stored.dtype[:80]!r}")
     names = [stored.name for stored in index.stored] + [entry.name for entry in index.unsaved]
@@ -170,9 +168,7 @@ def _framework() -> str:
         return "pt"
     if find_spec("numpy") is not None:
         return "np"
-    raise RecordFileError(
-        "Reading tensors of a recording needs torch or numpy. Install one: pip install numpy"
-    )
+    raise RecordFileError("Reading tensors of a recording needs torch or numpy. Install one: pip install numpy")
 
 
 def _to_torch(source: Any, stored: Stored) -> Any:
@@ -184,9 +180,7 @@ def _to_torch(source: Any, stored: Stored) -> Any:
         return torch.view_as_complex(tensor)
     dtype = getattr(torch, stored.dtype, None)
     if dtype is None:
-        raise RecordFileError(
-            f"{stored.name!r} is of dtype {stored.dtype}, which this torch lacks. Upgrade torch."
-        )
+        raise RecordFileError(f"{stored.name!r} is of dtype {stored.dtype}, which this torch lacks. Upgrade torch.")
     return tensor.view(dtype)
 
 
@@ -198,8 +192,6 @@ def _to_numpy(source: Any, stored: Stored, path: Path) -> Any:
             return source.get_tensor(stored.name)
         dtype = code
     if dtype not in ("complex64", "complex128"):
-        raise RecordFileError(
-            f"{path}: {stored.name!r} is of dtype {dtype}, which numpy lacks. Install torch."
-        )
+        raise RecordFileError(f"{path}: {stored.name!r} is of dtype {dtype}, which numpy lacks. Install torch.")
     pairs = source.get_tensor(stored.name)
     return pairs.view(dtype).reshape(pairs.shape[:-1])

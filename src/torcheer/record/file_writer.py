@@ -259,9 +259,7 @@ class TensorWriter:
         self._dropped = {shard.file for shard in self._shards}
         self._shards = [self._shards[shard] for shard in used]
         self._dropped -= {shard.file for shard in self._shards}
-        self._stored = {
-            name: Stored(name, places[stored.shard], stored.dtype) for name, stored in self._stored.items()
-        }
+        self._stored = {name: Stored(name, places[stored.shard], stored.dtype) for name, stored in self._stored.items()}
 
     def _replace_structure(self, text: bytes) -> None:
         part = self._folder / f".{uuid4().hex[:8]}.part"

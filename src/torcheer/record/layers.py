@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
+from itertools import pairwise
 
 from torcheer.record.model import Layer, Op, Record
 
@@ -50,9 +51,7 @@ class _Identities:
     def keys(self, ops: list[Op]) -> dict[int, Hashable]:
         """Key of each op by its index; inputs and outputs are always themselves."""
         return {
-            op.index: (self._call(op.call), op.site, op.function, op.params)
-            if op.kind == "op"
-            else (op.kind, op.index)
+            op.index: (self._call(op.call), op.site, op.function, op.params) if op.kind == "op" else (op.kind, op.index)
             for op in ops
         }
 
@@ -89,9 +88,7 @@ def _anchors(record: Record) -> list[int]:
     return anchors
 
 
-def _split_false_loops(
-    ops: list[Op], keys: dict[int, Hashable], anchors: list[int]
-) -> dict[int, Hashable]:
+def _split_false_loops(ops: list[Op], keys: dict[int, Hashable], anchors: list[int]) -> dict[int, Hashable]:
     """Give passes that are no loop keys of their own, until nothing changes."""
     keys = dict(keys)
     position = {op.index: number for number, op in enumerate(ops)}
@@ -125,7 +122,7 @@ def _is_loop(
     keys: dict[int, Hashable],
     repeated: set[Hashable],
 ) -> bool:
-    for earlier, later in zip(run, run[1:], strict=False):
+    for earlier, later in pairwise(run):
         between = _between(ops, position, earlier, later)
         if between is None:
             if _parent_keys(earlier, keys) != _parent_keys(later, keys):

@@ -41,7 +41,7 @@ class Region(NamedTuple):
         """Is some byte covered by both?"""
         if self.last < other.first or other.last < self.first:
             return False
-        if self == other or self.is_dense and other.is_dense:
+        if self == other or (self.is_dense and other.is_dense):
             return True
         terms = [(stride, size - 1, 1) for stride, size in (*self.dims, (1, self.item_bytes)) if size > 1]
         terms += [(stride, size - 1, -1) for stride, size in (*other.dims, (1, other.item_bytes)) if size > 1]
@@ -49,9 +49,7 @@ class Region(NamedTuple):
         return _solvable(terms, other.first - self.first)
 
 
-def region(
-    shape: tuple[int, ...], stride: tuple[int, ...] | None, offset: int, item_bytes: int
-) -> Region | None:
+def region(shape: tuple[int, ...], stride: tuple[int, ...] | None, offset: int, item_bytes: int) -> Region | None:
     """The region of a tensor; None when it is empty or its layout is unknown."""
     if stride is None or any(size <= 0 for size in shape):
         return None

@@ -108,8 +108,7 @@ class _Unrolled:
             "function": op.function,
             "num_passes": num_passes,
             "outputs": [
-                {"shape": list(value.shape), "dtype": value.dtype, "size_bytes": value.size_bytes}
-                for value in values
+                {"shape": list(value.shape), "dtype": value.dtype, "size_bytes": value.size_bytes} for value in values
             ],
             "params": [
                 {"address": p.address, "kind": p.kind, "shape": list(p.shape), "num_elements": p.num_elements}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,11 @@ def changed(data: Any, chance: random.Random) -> None:
     key = chance.choice(keys)
     action = chance.randrange(5)
     if action <= 1:
-        place[key] = chance.choice(ODD)
+        place[key] = deepcopy(chance.choice(ODD))  # it may be changed in its turn
     elif action == 2:
         del place[key]
     elif action == 3 and isinstance(place, list):
-        place.insert(key, place[key])
+        place.insert(key, deepcopy(place[key]))
     else:
         other = chance.choice(keys)
         place[key], place[other] = place[other], place[key]

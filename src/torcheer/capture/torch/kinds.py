@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from torcheer.capture.torch.private import HigherOrderOperator, OpOverload
+from torcheer.capture.torch.private import HigherOrderOperator, OpOverload, is_custom_operator
 
 _GETTERS = (
     "shape dtype device layout requires_grad is_leaf grad_fn grad _base names ndim itemsize nbytes is_cuda is_cpu"
@@ -63,13 +63,14 @@ class AtenKind(NamedTuple):
     writes: tuple[int | str, ...]  # argument positions (or keyword names) that are written in place
     is_view: bool  # returns tensors that share memory with an argument
     changes_geometry: bool  # changes shape or strides of an argument (t_, resize_, set_)
+    is_custom: bool  # has a kernel of the user's own, written in Python
     is_higher_order: bool  # cond, while_loop: takes functions, has no schema
 
 
 def describe(func: object) -> AtenKind:
     """Read an operator's schema."""
     if isinstance(func, HigherOrderOperator) or not isinstance(func, OpOverload):
-        return AtenKind(f"higher_order.{getattr(func, '__name__', func)}", (), True, False, True)
+        return AtenKind(f"higher_order.{getattr(func, '__name__', func)}", (), True, False, False, True)
     schema = func._schema
     writes: list[int | str] = []
     for position, argument in enumerate(schema.arguments):
@@ -80,4 +81,4 @@ def describe(func: object) -> AtenKind:
     # A custom operator written in Python may return its argument without saying so in the schema.
     is_view = func.namespace != "aten" or any(result.alias_info is not None for result in schema.returns)
     changes_geometry = torch.Tag.inplace_view in func.tags
-    return AtenKind(str(func), tuple(writes), is_view, changes_geometry, False)
+    return AtenKind(str(func), tuple(writes), is_view, changes_geometry, is_custom_operator(func), False)

@@ -7,6 +7,7 @@ modes: nothing is wrapped, and both are gone when the run ends.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from time import perf_counter_ns
 from typing import Any
@@ -15,7 +16,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from torcheer.capture.torch.kinds import METADATA_CALLS, REPLACING_CALLS
-from torcheer.capture.torch.private import TorchDispatchMode, no_function_mode, sequence_nr
+from torcheer.capture.torch.private import (
+    TorchDispatchMode,
+    current_node,
+    hide_from_dynamo,
+    no_function_mode,
+    plain_kernel,
+    run_kernel,
+    sequence_nr,
+)
 from torcheer.capture.torch.saving import Keeper
 from torcheer.capture.torch.tape import ATEN, DERIVED, FRESH, OP, Tape, named_tensors
 
@@ -74,6 +83,9 @@ class FunctionLevel(TorchFunctionMode):
                 nodes = self.results(index, func, out)
             elif func in REPLACING_CALLS:
                 result = tape.refresh(args[0])
+            elif out is None and func is Tensor.__setitem__:
+                # What it wrote into is its result.
+                result, nodes = tape.ref(args[0]), self.results(index, func, args[0])
             elif len(events) == index + 1:
                 # It read nothing but metadata, or ran no kernel: not an operation.
                 events.pop()
@@ -115,7 +127,7 @@ class AtenLevel(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # The guard against Dynamo costs 1.5 µs per ATen call. Dynamo does not compile under a dispatch mode.
+        # Its guard against Dynamo costs 1.5 µs per ATen call; hide_from_dynamo costs nothing.
         return False
 
     def __torch_dispatch__(
@@ -124,13 +136,16 @@ class AtenLevel(TorchDispatchMode):
         tape = self.tape
         kind = tape.aten_kinds.get(id(func)) or tape.kind_of(func)
         if kind.is_higher_order:
-            with self:
-                return func(*args, **(kwargs or {}))
+            # cond, while_loop: run as they are, with what their branches do recorded.
+            return plain_kernel(func)(*(self._inside(arg) for arg in args), **(kwargs or {}))
         given = tape.template(args)
         named = tape.template_dict(kwargs) if kwargs else None
         if kind.writes and self.keeper is not None:
             self.keeper.before_write(kind, args, kwargs)
-        out = func._op(*args, **kwargs) if kwargs else func._op(*args)
+        if tape.op < 0 or kind.is_custom:
+            out = self._run(kind, func, args, kwargs or {})
+        else:
+            out = func._op(*args, **kwargs) if kwargs else func._op(*args)
         if type(out) is Tensor:
             entry = tape.live.get(id(out))
             if entry is not None and entry[0]() is out and not kind.changes_geometry:
@@ -147,10 +162,34 @@ class AtenLevel(TorchDispatchMode):
             self._unowned(kind, given, named, result, out)
         return out
 
+    def _inside(self, argument: Any) -> Any:
+        if not callable(argument):
+            return argument
+
+        def branch(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return argument(*args, **kwargs)
+
+        return branch
+
+    def _run(self, kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if kind.is_custom:
+            tensor = next((tensor for _, tensor in named_tensors(args)), None)
+            if type(tensor) is Tensor and tensor.layout is torch.strided:
+                # A kernel written in Python: what it calls is recorded as its inside.
+                with self:
+                    return run_kernel(func, tensor, args, kwargs)
+        # No function-level call is open, so its mode is active and would take this for a call of the user's.
+        with no_function_mode():
+            return func._op(*args, **kwargs)
+
     def _unowned(self, kind: Any, given: Any, named: Any, result: Any, out: Any) -> None:
-        """An ATen call that no Python call caused: scripted or compiled code. It is an op of its own."""
+        """An ATen call that no Python call caused: scripted or compiled code, or a backward pass."""
         tape = self.tape
         index = len(tape.events)
+        if not tape.is_forward:
+            tape.events.append((ATEN, kind, given, named, result, -1, tape.call, *self._node()))
+            return
         tape.events.append((ATEN, kind, given, named, result, -1, tape.call, sequence_nr()))
         if self.keeper is not None:
             with no_function_mode():
@@ -166,3 +205,24 @@ class AtenLevel(TorchDispatchMode):
         if isinstance(out, (tuple, list)):
             return tuple(self._fresh(item) for item in out)
         return tape.convert(out)
+
+    def _node(self) -> tuple[int | None, str | None]:
+        """Sequence number and name of the autograd node that is being evaluated."""
+        node = current_node()
+        if node is None:
+            return None, None
+        with no_function_mode():
+            variable = getattr(node, "variable", None)
+            # A leaf's node has no number of its own; it is told by the leaf.
+            seq = node._sequence_nr() if variable is None else -1 - self.tape.ref(variable)
+        return seq, type(node).__name__
+
+
+hide_from_dynamo(
+    *(
+        value
+        for level in (FunctionLevel, AtenLevel, Tape)
+        for value in vars(level).values()
+        if inspect.isfunction(value)
+    )
+)

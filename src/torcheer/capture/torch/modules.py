@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.autograd.function import Function
 
+from torcheer.capture.torch.compiled import eager_source
 from torcheer.capture.torch.modes import FunctionLevel
 from torcheer.capture.torch.private import plain_override_checks, sequence_nr
 from torcheer.capture.torch.tape import CALL, OP, Tape
@@ -61,6 +62,7 @@ def _install() -> None:
         if not _installed:
             undo = ExitStack()
             undo.enter_context(plain_override_checks(is_recording))
+            undo.enter_context(eager_source())
             undo.enter_context(_replaced(torch.nn.Module, "__call__", _recorded_call))
             undo.enter_context(_replaced(Function, "apply", classmethod(_recorded_apply)))
             _installed.extend((0, undo))
@@ -145,7 +147,20 @@ def call_on_tape(
         raise
     finally:
         tape.call, tape.op = outer, outer_op
-        events[index] = (CALL, module, given, named, result, outer, site, start, end, len(events), training, error)
+        events[index] = (
+            CALL,
+            module,
+            given,
+            named,
+            result,
+            outer,
+            site,
+            start,
+            end,
+            len(events),
+            training,
+            error,
+        )
 
 
 def _recorded_apply(function: type[Function], *args: Any, **kwargs: Any) -> Any:
@@ -186,4 +201,3 @@ def _note_other_thread(module: torch.nn.Module) -> None:
     for tape in list(_all_tapes):
         if tape.owns(module):
             tape.unseen_threads.setdefault(threading.current_thread().name, type(module).__name__)
-

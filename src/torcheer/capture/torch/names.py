@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+from torcheer.capture.torch.private import C_NAMESPACES, HigherOrderOperator, OpOverload
 
-from torcheer.capture.torch.private import HigherOrderOperator, OpOverload
-
-_NAMESPACES = (
-    (torch._C._nn, "torch.nn.functional"),
-    (torch._C._fft, "torch.fft"),
-    (torch._C._linalg, "torch.linalg"),
-    (torch._C._special, "torch.special"),
-)
-_C_MODULES = {
-    "torch._C._nn": "torch.nn.functional",
-    "torch._C._fft": "torch.fft",
-    "torch._C._linalg": "torch.linalg",
-    "torch._C._special": "torch.special",
-    "torch._C._sparse": "torch.sparse",
-    "torch._C._nested": "torch.nested",
-}
+_PUBLIC_NAMES = {space.__name__: public for public, space in C_NAMESPACES.items()}
 
 
 def function_name(func: Any) -> str:
@@ -42,19 +27,17 @@ def function_name(func: Any) -> str:
     module = getattr(func, "__module__", None)
     if module is None:
         # Builtins know their namespace object, not its name.
-        for namespace, public in _NAMESPACES:
+        for public, namespace in C_NAMESPACES.items():
             if owner is namespace or getattr(namespace, name, None) is func:
                 return f"{public}.{name}"
         return f"torch.{name}"
-    return f"{_C_MODULES.get(module, module)}.{name}"
+    return f"{_PUBLIC_NAMES.get(module, module)}.{name}"
 
 
 def short_name(function: str) -> str:
     """``torch.max_pool2d`` → ``maxpool2d``; ``aten.relu.default`` → ``relu``."""
     parts = function.split(".")
-    if parts[0] == "torch":
-        name = parts[-1]
-    else:
-        # namespace.name.overload, namespace.name, or a dotted Python path
-        name = parts[1] if len(parts) == 3 else parts[-1]
+    # namespace.name.overload is an operator; anything else is a dotted path.
+    is_operator = len(parts) == 3 and parts[0] != "torch"
+    name = parts[1] if is_operator else parts[-1]
     return name.replace("_", "").lower() or "op"

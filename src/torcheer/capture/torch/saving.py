@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from torcheer.capture.torch.kinds import AtenKind
-from torcheer.capture.torch.private import no_dispatch_mode, storage_id
+from torcheer.capture.torch.private import no_dispatch_mode, no_function_mode, storage_id
 from torcheer.capture.torch.tape import Tape
 from torcheer.errors import NotSavedError
 from torcheer.record.model import Ref
@@ -25,7 +25,7 @@ Tensor = torch.Tensor
 class Wanted(Protocol):
     """Decides what to keep while the model runs. It may keep too much; what is not asked for is dropped."""
 
-    def wants(self, func: Any, tensor: Tensor, tape: Tape) -> bool: ...
+    def wants(self, func: Any, tensor: Tensor, tape: Tape, /) -> bool: ...
 
 
 class Store(Protocol):
@@ -100,7 +100,7 @@ class Keeper:
     def put(self, name: str, tensor: Tensor) -> None:
         """Keep a tensor under a name of the caller's."""
         # Without its autograd graph, which the kept tensor would otherwise hold in memory.
-        with no_dispatch_mode(), torch.no_grad():
+        with no_dispatch_mode(), no_function_mode(), torch.no_grad():
             self.store.put(name, tensor.view_as(tensor) if tensor.is_inference() else tensor.detach())
         storage = _storage(tensor)
         if storage is not None:
@@ -123,7 +123,7 @@ class Keeper:
             return
         for name in self._by_storage.pop(storage, ()):
             if self.store.is_pending(name):
-                with no_dispatch_mode(), torch.no_grad():
+                with no_dispatch_mode(), no_function_mode(), torch.no_grad():
                     self.store.put(name, self.store[name].clone())
 
 

@@ -17,8 +17,8 @@ import torch
 from torch.autograd.function import Function
 
 from torcheer.capture.torch.names import function_name, short_name
-from torcheer.capture.torch.tape import Tape
 from torcheer.capture.torch.private import all_operator_names
+from torcheer.capture.torch.tape import Tape
 from torcheer.errors import CaptureError, LookupKeyError, near_misses
 from torcheer.record.model import Record
 
@@ -47,7 +47,7 @@ LayersToSave = str | None | int | Iterable[str | int] | Predicate
 class Everything:
     """``layers_to_save="all"``."""
 
-    def wants(self, func: Any, tensor: Tensor, tape: Tape) -> bool:
+    def wants(self, _func: Any, _tensor: Tensor, _tape: Tape) -> bool:
         """Every result is kept."""
         return True
 
@@ -109,7 +109,7 @@ class Keys:
             )
         self.least[label[1]] = min(self.least.get(label[1], 1 << 62), int(label[2]))
 
-    def wants(self, func: Any, tensor: Tensor, tape: Tape) -> bool:
+    def wants(self, func: Any, _tensor: Tensor, tape: Tape) -> bool:
         """May this op turn out to be one that was asked for?"""
         if self.from_end or tape.num_ops in self.positions:
             return True
@@ -203,7 +203,15 @@ def _label_names(key: str) -> list[str]:
 def _op_names() -> frozenset[str]:
     """Short names of everything PyTorch calls an op."""
     names: set[str] = set()
-    spaces = (torch, torch.Tensor, torch.nn.functional, torch.fft, torch.linalg, torch.special, torch.ops.aten)
+    spaces = (
+        torch,
+        torch.Tensor,
+        torch.nn.functional,
+        torch.fft,
+        torch.linalg,
+        torch.special,
+        torch.ops.aten,
+    )
     for space in spaces:
         names.update(short_name(f"torch.{name}") for name in dir(space))
     return frozenset(names)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import platform
 import sys
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from time import perf_counter_ns
 from typing import Any
 
@@ -19,12 +20,14 @@ from torcheer.capture.torch.finish import Finisher
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import call_on_tape, recording
-from torcheer.capture.torch.private import no_function_mode
+from torcheer.capture.torch.private import no_function_mode, sequence_nr
 from torcheer.capture.torch.saving import Keeper, Kept, Store, Wanted
 from torcheer.capture.torch.select import Keys, asked_values
 from torcheer.capture.torch.structure import Structure, snapshot
 from torcheer.capture.torch.tape import Tape, named_tensors
+from torcheer.record.file import FilePayloads, TensorWriter
 from torcheer.record.model import Record, Ref, Run
+from torcheer.record.payload import Payloads
 
 Tensor = torch.Tensor
 
@@ -32,12 +35,20 @@ Tensor = torch.Tensor
 class TorchSession:
     """Runs a model once and records it."""
 
-    def __init__(self, model: Any, inputs: Inputs, wanted: Wanted | None, store: Store | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        inputs: Inputs,
+        wanted: Wanted | None,
+        store: Store | None = None,
+        level: type[FunctionLevel] = FunctionLevel,
+    ) -> None:
         self.model = model
         self.inputs = inputs
         self.tape = Tape()
-        self.store: Store = Kept() if store is None else store
+        self.store: Any = Kept() if store is None else store
         self.keeper = Keeper(self.tape, wanted, self.store) if wanted is not None else None
+        self.function_level = level(self.tape, self.keeper)
         self.wanted = wanted
         self.output: Any = None
         self.run_facts = Run(type(model).__name__ if isinstance(model, torch.nn.Module) else _callable_name(model))
@@ -60,10 +71,10 @@ class TorchSession:
         self._input_refs = [(path, tape.ref(tensor)) for path, tensor in self.inputs.tensors()]
         if self.keeper is not None:
             self._keep_inputs(self.keeper)
-        function_level = FunctionLevel(tape, self.keeper)
+        tape.first_seq = sequence_nr()
         start = tape.start_ns = perf_counter_ns()
         try:
-            with AtenLevel(tape, self.keeper), recording(tape, function_level), function_level:
+            with AtenLevel(tape, self.keeper), recording(tape, self.function_level), self.function_level:
                 self.output = call_on_tape(
                     tape, self.model, self.inputs.args, self.inputs.kwargs, sys._getframe(0), _invoke
                 )
@@ -80,7 +91,7 @@ class TorchSession:
     def _keep_inputs(self, keeper: Keeper) -> None:
         if isinstance(self.wanted, Keys) and self.wanted.modules:
             self.tape.keep_outputs = self._keep_module_output
-        for path, tensor in self.inputs.tensors():
+        for _, tensor in self.inputs.tensors():
             if keeper.wanted.wants(_Input, tensor, self.tape):
                 keeper.keep(-1, self.tape.ref(tensor), tensor)
             self.tape.num_ops += 1
@@ -100,12 +111,18 @@ class TorchSession:
             assert self._structure is not None
             self._finisher = Finisher(self.tape, self._structure, self._facts())
             if self.keeper is not None:
-                self._finisher.kept = self.keeper.names
+                self._finisher.values.kept = self.keeper.names
             self._record = self._finisher.build(self._input_refs, self._output_refs)
             if isinstance(self.wanted, Keys) and self.keeper is not None:
                 self._drop_unasked(self._record, self.wanted, self.keeper)
             self._structure = None
         return self._record
+
+    def ops_by_event(self) -> dict[int, int]:
+        """Event on the tape → index into ``record.ops``."""
+        self.record()
+        assert self._finisher is not None
+        return dict(self._finisher.op_of)
 
     def _drop_unasked(self, record: Record, wanted: Keys, keeper: Keeper) -> None:
         asked = asked_values(record, wanted.keys)
@@ -122,23 +139,60 @@ class TorchSession:
         facts.output_data = _plain_output(self.output)
         return facts
 
+    @property
+    def payloads(self) -> Payloads:
+        """The contents that were kept, wherever they are now."""
+        return Current(self)
+
     # -- backward ------------------------------------------------------------------------------------
 
     def _backward_recorder(self) -> BackwardRecorder:
         if self._backward is None:
             record = self.record()
             assert self._finisher is not None
-            self._backward = BackwardRecorder(record, self._finisher, self.tape, self.store)
+            self._backward = BackwardRecorder(record, self._finisher, self.tape, self.keeper)
         return self._backward
 
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
         """Run ``loss.backward(**kwargs)`` and add it to the record."""
-        with self._backward_recorder().watching():
+        with self.watching_backward():
             loss.backward(**kwargs)
 
-    def watching_backward(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def watching_backward(self) -> Iterator[None]:
         """Add to the record the backward pass that runs inside the ``with`` block."""
-        return self._backward_recorder().watching()
+        recorder = self._backward_recorder()
+        with ExitStack() as stack:
+            if self.keeper is not None and isinstance(self.store, FilePayloads):
+                writer = stack.enter_context(TensorWriter.reopen(self.store.path))
+                self.keeper.store = writer
+                stack.callback(lambda: setattr(self, "store", writer.finish(recorder.record)))
+            with recorder.watching():
+                yield
+
+
+class Current:
+    """The session's store of contents. It moves from memory to a file, or to a longer one, during the session."""
+
+    def __init__(self, session: TorchSession) -> None:
+        self._session = session
+
+    def __getitem__(self, name: str) -> Any:
+        return self._session.store[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._session.store
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._session.store)
+
+    def __len__(self) -> int:
+        return len(self._session.store)
+
+    @property
+    def unsaved(self) -> dict[str, str]:
+        """Contents that could not be stored, and why."""
+        return dict(getattr(self._session.store, "unsaved", {}))
 
 
 class _Input:

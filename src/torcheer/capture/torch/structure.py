@@ -97,7 +97,12 @@ def _module(module: Any, address: str, parent: int | None) -> Module:
     kind = type(module)
     if not isinstance(module, torch.nn.Module):
         name = getattr(module, "__qualname__", kind.__qualname__)
-        return Module(address, name.rsplit(".", 1)[-1], f"{getattr(module, '__module__', kind.__module__)}.{name}", parent)
+        return Module(
+            address,
+            name.rsplit(".", 1)[-1],
+            f"{getattr(module, '__module__', kind.__module__)}.{name}",
+            parent,
+        )
     name = getattr(module, "original_name", None) or kind.__name__
     attributes = {
         key: value
@@ -130,7 +135,7 @@ def _extra(module: torch.nn.Module) -> str:
 
 
 def _param(tensor: torch.Tensor, address: str, kind: str) -> Param:
-    lazy = isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin)
+    lazy = torch.nn.parameter.is_lazy(tensor)
     shape = () if lazy else tuple(int(size) for size in tensor.shape)
     num = None if lazy else int(tensor.numel())
     return Param(

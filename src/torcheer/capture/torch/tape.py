@@ -87,7 +87,10 @@ class AtenEvent(NamedTuple):
     out: Any
     owner: int
     call: int
-    seq: int | None = None  # next autograd sequence number, where no function-level op tells it
+    # Forward, where no function-level op tells it: the next autograd sequence number. Backward: the number of
+    # the node that ran it, or for a leaf's node -1 - the leaf's Ref.
+    seq: int | None = None
+    node: str | None = None  # backward: the type of that node
 
 
 class CallEvent(NamedTuple):
@@ -137,6 +140,7 @@ class Tape:
         self.stop_codes: set[int] = {id(code) for code in FRAMEWORK_CODES}
         self.storages: dict[int, Ref] = {}  # address → number, for the storage last seen there
         self.is_forward = True
+        self.first_seq = 0
         self.root: Any = None  # the model
         self.root_entered = False
         self.num_ops = 0  # top-level operations so far; counted only when contents are kept
@@ -182,9 +186,7 @@ class Tape:
     def _is_gone(self, storage: Ref) -> bool:
         """Has every tensor seen with this storage died? Then its address may have been given away."""
         values = self.values
-        return not any(
-            values[ref][5] == storage and weak() is not None for weak, ref in reversed(self.live.values())
-        )
+        return not any(values[ref][5] == storage and weak() is not None for weak, ref in reversed(self.live.values()))
 
     def _odd_row(self, tensor: Tensor) -> ValueRow:
         """Metadata of a tensor without ordinary storage: sparse, nested, functorch wrappers."""

@@ -1,0 +1,109 @@
+"""What ``make demo`` shows: a small residual network recorded once, and what the record tells.
+
+python examples/demo.py
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+import torch.nn.functional as F
+from models import ResidualNet, SimpleRecurrent
+
+import torcheer as tl
+
+
+def heading(text: str) -> None:
+    print(f"\n──── {text} " + "─" * max(0, 94 - len(text)) + "\n")
+
+
+def record(model: torch.nn.Module, images: torch.Tensor) -> tl.ModelHistory:
+    heading("1. Record a run: history = tl.log_forward_pass(model, images)")
+    history = tl.log_forward_pass(model, images)
+    print(history)
+    return history
+
+
+def look_up(history: tl.ModelHistory) -> None:
+    heading('2. Look up a layer: history["conv2d_3"]')
+    layer = history["conv2d_3"]
+    print(layer)
+    heading("3. The same layer by its module, and by its position")
+    for key in (layer.module, layer.position, layer.position - len(history)):
+        print(f"history[{key!r}] is {history[key].label}")
+
+
+def read_tensor(history: tl.ModelHistory) -> None:
+    heading('4. Its activations: history["conv2d_3"].tensor_contents')
+    activations = history["conv2d_3"].tensor_contents
+    print(f"a {type(activations).__name__} of shape {tuple(activations.shape)}")
+    print(f"mean {activations.mean():.4f}, standard deviation {activations.std():.4f}")
+
+
+def read_gradient(history: tl.ModelHistory, labels: torch.Tensor) -> None:
+    heading("5. A backward pass into the same record: history.log_backward(loss)")
+    loss = F.cross_entropy(history.output, labels)
+    history.log_backward(loss)
+    print(f"loss {loss:.4f}")
+    for name in ("conv2d_2", "conv2d_3", "linear_1"):
+        layer = history[name]
+        shape, norm = tuple(layer.gradient.shape), layer.gradient.norm()
+        print(f"{layer.label}: gradient of shape {shape}, norm {norm:.4f}")
+    below = [op.function for op in history["conv2d_3"].aten if op.phase == "backward"]
+    print(f"conv2d_3 ran in the backward pass: {', '.join(below)}")
+
+
+def keep_some(model: torch.nn.Module, images: torch.Tensor) -> None:
+    heading('6. Keep only some activations: layers_to_save=lambda op: op.name == "relu"')
+    history = tl.log_forward_pass(model, images, layers_to_save=lambda op: op.name == "relu")
+    kept = [op.label for op in history if op.has_contents]
+    print(f"{len(kept)} of {len(history)} operations kept: {', '.join(kept)}")
+    try:
+        history["conv2d_3"].tensor_contents  # noqa: B018 - reading it is the point
+    except tl.TorcheerError as error:
+        print(f"history['conv2d_3'].tensor_contents: {error}")
+
+
+def show_loop() -> None:
+    heading("7. A loop is one layer with several passes")
+    history = tl.log_forward_pass(SimpleRecurrent(), torch.rand(2, 5))
+    print(history["linear_1"])
+
+
+def save_and_load(history: tl.ModelHistory) -> None:
+    heading('8. Save and load: history.save("run.tch"), tl.load("run.tch")')
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "run.tch"
+        history.save(path)
+        for file in sorted(path.iterdir()):
+            print(f"{path.name}/{file.name}: {file.stat().st_size:,} bytes")
+        loaded = tl.load(path)
+        same = all(
+            torch.equal(op.tensor_contents, loaded[op.label].tensor_contents)
+            for op in history
+            if op.has_contents
+        )
+        print(f"loaded: {loaded!r}; every activation equal: {same}")
+
+
+def check(model: torch.nn.Module, images: torch.Tensor) -> None:
+    heading("9. Check the record against the model: tl.validate(model, images)")
+    print(tl.validate(model, images))
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    model = ResidualNet()
+    images, labels = torch.rand(4, 3, 16, 16), torch.randint(10, (4,))
+    history = record(model, images)
+    look_up(history)
+    read_tensor(history)
+    read_gradient(history, labels)
+    keep_some(model, images)
+    show_loop()
+    save_and_load(history)
+    check(model, images)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Tensors and plain data on their way from the tape into the record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torcheer.capture.torch.tape import Tape, ValueRow
+from torcheer.record.dataflow import Dataflow, Maker
+from torcheer.record.model import Item, Opaque, Record, Ref, Value
+from torcheer.record.region import Region, region
+
+_OUTSIDE = Maker(None, None)
+
+
+class Values:
+    """Gives every tensor on the tape its values, as the replay goes on."""
+
+    def __init__(self, tape: Tape, record: Record) -> None:
+        self.tape = tape
+        self.record = record
+        self.flow = Dataflow()
+        self.param_refs: dict[int, int] = {}  # tensor object → index into record.params
+        self.kept: dict[tuple[int, int], str] = {}  # (event, ref) → name of the contents
+
+    def saved(self, event: int, ref: int, value: int) -> None:
+        """If the contents of this tensor were kept at this event, they are this value's."""
+        name = self.kept.get((event, ref))
+        if name is not None:
+            self.record.saved.setdefault(value, name)
+
+    def introduce(self, ref: Ref, kind: str, maker: Maker, *, is_view: bool) -> Value:
+        """The first value of a tensor object."""
+        raw = self.tape.values[ref]
+        row = raw if isinstance(raw, ValueRow) else ValueRow(*raw)
+        item_bytes = row.dtype.itemsize
+        shape = tuple(_size(size) for size in row.shape)
+        stride = None if row.stride is None else tuple(_size(step) for step in row.stride)
+        size = row.size_bytes
+        if size is None and row.layout is torch.strided and all(extent >= 0 for extent in shape):
+            size = item_bytes
+            for extent in shape:
+                size *= extent
+        param = self.param_refs.get(ref)
+        if param is not None and kind == "constant":
+            kind = self.record.params[param].kind
+        value = Value(
+            -1, kind, None, shape, str(row.dtype).removeprefix("torch."), str(row.device),
+            str(row.layout).removeprefix("torch."), stride, _size(row.offset), row.storage, 0, size, param=param,
+        )  # fmt: skip
+        bytes_covered: Region | None = None
+        if row.storage is not None:
+            bytes_covered = region(shape, stride, value.offset, item_bytes)
+        return self.flow.introduce(ref, value, bytes_covered, maker, is_view=is_view)
+
+    def ensure(self, ref: Ref) -> None:
+        """Introduce a tensor that the run uses and nobody was seen making."""
+        if not self.flow.knows(ref):
+            value = self.introduce(ref, "constant", _OUTSIDE, is_view=True)
+            if value.kind == "constant":
+                value.requires_grad = False
+
+    def plain(self, argument: Any, path: str, refs: list[tuple[str, Ref]]) -> Any:
+        """An argument as the record keeps it; the tensors in it are added to ``refs``."""
+        if isinstance(argument, Ref):
+            self.ensure(argument)
+            refs.append((path, argument))
+            return Ref(self.flow.value_of(argument))
+        if isinstance(argument, Opaque):
+            return argument
+        if isinstance(argument, tuple):
+            return tuple(self.plain(item, f"{path}.{place}", refs) for place, item in enumerate(argument))
+        if isinstance(argument, list):
+            return [self.plain(item, f"{path}.{place}", refs) for place, item in enumerate(argument)]
+        if isinstance(argument, dict):
+            return {key: self.plain(item, f"{path}.{key}", refs) for key, item in argument.items()}
+        if isinstance(argument, slice):
+            parts = (argument.start, argument.stop, argument.step)
+            return slice(*(self.plain(part, path, refs) for part in parts))
+        if isinstance(argument, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+            return str(argument)
+        return argument
+
+    def items(self, structure: Any) -> list[Item]:
+        """The tensors of a structure as they are now."""
+        items = []
+        for path, ref in refs_in(structure):
+            self.ensure(ref)
+            items.append(Item(path, self.flow.value_of(ref)))
+        return items
+
+    def params_of(self, values: tuple[int, ...]) -> tuple[int, ...]:
+        """The params among values, each once."""
+        found = (self.flow.values[value].param for value in values)
+        return tuple(dict.fromkeys(param for param in found if param is not None))
+
+
+def _size(size: Any) -> int:
+    try:
+        return int(size)
+    except (RuntimeError, TypeError, ValueError):
+        return -1  # symbolic
+
+
+def refs_in(structure: Any, path: str = "") -> list[tuple[str, Ref]]:
+    """The tensors of a structure on the tape, with their paths."""
+    if isinstance(structure, Ref):
+        return [(path, structure)]
+    prefix = f"{path}." if path else ""
+    if isinstance(structure, (tuple, list)):
+        return [pair for place, item in enumerate(structure) for pair in refs_in(item, f"{prefix}{place}")]
+    if isinstance(structure, dict):
+        return [pair for key, item in structure.items() for pair in refs_in(item, f"{prefix}{key}")]
+    if isinstance(structure, slice):
+        parts = (structure.start, structure.stop, structure.step)
+        return [pair for part in parts for pair in refs_in(part, path)]
+    return []

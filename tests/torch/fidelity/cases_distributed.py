@@ -1,0 +1,91 @@
+"""DDP, FSDP2 and DTensor in a process group of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from tests.torch.fidelity.case import Case, model_of
+from torcheer.history import ModelHistory
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+def start_group() -> None:
+    """One process group for all cases; gloo threads do not survive being started over and over."""
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+
+def ddp() -> tuple[Any, Tensor]:
+    start_group()
+    return nn.parallel.DistributedDataParallel(Small()), torch.randn(3, 4)
+
+
+def mesh() -> Any:
+    start_group()
+    return torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
+
+
+def fsdp() -> tuple[Any, Tensor]:
+    from torch.distributed.fsdp import fully_shard
+
+    model = Small()
+    where = mesh()
+    fully_shard(model.first, mesh=where)
+    fully_shard(model, mesh=where)
+    return model, torch.randn(3, 4)
+
+
+def dtensor() -> tuple[Any, Tensor]:
+    from torch.distributed.tensor import Replicate, Shard, distribute_module, distribute_tensor
+
+    where = mesh()
+
+    def shard(name: str, module: nn.Module, where: Any) -> None:
+        for key, param in list(module.named_parameters(recurse=False)):
+            module.register_parameter(key, nn.Parameter(distribute_tensor(param, where, [Shard(0)])))
+
+    model = distribute_module(Small(), where, shard)
+    return model, distribute_tensor(torch.randn(3, 4), where, [Replicate()])
+
+
+def tensor_parallel() -> tuple[Any, Tensor]:
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    plan = {"first": ColwiseParallel(), "second": RowwiseParallel()}
+    return parallelize_module(Small(), mesh(), plan), torch.randn(3, 4)
+
+
+def check_small(history: ModelHistory) -> None:
+    products = [op for op in history if op.name == "linear"]
+    assert [op.module.rsplit(".", 1)[-1] for op in products] == ["first", "second"]
+    assert [op.name for op in history if op.name == "relu"]
+    reached = set(history.outputs)
+    todo = list(reached)
+    while todo:
+        fresh = set(todo.pop().parents) - reached
+        reached |= fresh
+        todo += fresh
+    assert set(history.inputs) <= reached
+    assert set(products) <= reached
+    assert all(op.params for op in products)
+
+
+CASES = [
+    Case("ddp", model_of(ddp), min_ops=3, check=check_small),
+    Case("fsdp2", model_of(fsdp), min_ops=3, check=check_small),
+    Case("dtensor", model_of(dtensor), min_ops=3, check=check_small),
+    Case("tensor_parallel", model_of(tensor_parallel), min_ops=3, check=check_small),
+]
