@@ -1,4 +1,4 @@
-"""The cost of a capture, beside plain PyTorch and TorchLens. ``make bench`` runs it; README.md here explains it."""
+"""What a capture costs, beside plain PyTorch and TorchLens. ``make bench`` runs it, README.md explains it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ HERE = Path(__file__).parent
 
 
 def row_6(effort: Effort) -> list[Line]:
-    """The idle tax, from fresh processes; one of three kinds records nothing and shows the method's error."""
+    """The idle tax: the same model again after a capture.
+
+    Measured in fresh processes. Some of them record nothing and show the error of the method.
+    """
     tools = ["nothing", "torcheer"]
     if rival.is_installed() and effort.rival_samples:
         tools.append("torchlens")
@@ -57,7 +60,10 @@ def _tax(trials: list[dict[str, float]]) -> float:
 
 
 def row_7(effort: Effort) -> list[Line]:
-    """Memory of the record of GPT-2, everything counted that Python allocated for it and still holds."""
+    """Memory of one operation's record.
+
+    Counted is everything that Python allocated for the whole record and still holds.
+    """
     case = models.build(models.gpt2)
     model, x = case.model, case.x
 
@@ -100,7 +106,10 @@ def held_bytes(make: Callable[[], Any]) -> tuple[int, Any]:
 
 
 def row_8(effort: Effort) -> list[Line]:
-    """Import, in fresh processes, with bytecode cached as it is for an installed package."""
+    """Time of the import.
+
+    In fresh processes, with bytecode cached as it is for an installed package.
+    """
     statements = {
         "pass": "pass",
         "torcheer": "import torcheer, sys; assert 'torch' not in sys.modules, 'torch was imported'",

@@ -79,9 +79,7 @@ def save_and_load(history: tl.ModelHistory) -> None:
             print(f"{path.name}/{file.name}: {file.stat().st_size:,} bytes")
         loaded = tl.load(path)
         same = all(
-            torch.equal(op.tensor_contents, loaded[op.label].tensor_contents)
-            for op in history
-            if op.has_contents
+            torch.equal(op.tensor_contents, loaded[op.label].tensor_contents) for op in history if op.has_contents
         )
         print(f"loaded: {loaded!r}; every activation equal: {same}")
 

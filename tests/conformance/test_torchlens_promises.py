@@ -93,9 +93,7 @@ def test_pass_of_a_layer_is_found_by_the_colon(recurrent: tl.ModelHistory) -> No
 def test_every_pass_of_a_recurrent_model_has_its_activations(recurrent: tl.ModelHistory) -> None:
     assert all(op.has_contents for op in recurrent)
     for count in (1, 2, 3, 4):
-        linear, added, result = (
-            recurrent[f"{name}:{count}"].tensor_contents for name in ("fc", "add_1", "tanh_1")
-        )
+        linear, added, result = (recurrent[f"{name}:{count}"].tensor_contents for name in ("fc", "add_1", "tanh_1"))
         assert torch.equal(added, linear + 1)
         assert torch.equal(result, added.tanh())
     assert torch.equal(result, recurrent.output)
@@ -133,9 +131,7 @@ def test_saved_outputs_of_every_last_operation_of_a_transformer(transformer: Any
     num_tensors = 0
     for op in history:
         contents = op.tensor_contents
-        for tensor, output in zip(
-            contents if isinstance(contents, tuple) else (contents,), op.outputs, strict=True
-        ):
+        for tensor, output in zip(contents if isinstance(contents, tuple) else (contents,), op.outputs, strict=True):
             num_tensors += 1
             assert tuple(tensor.shape) == output.value.shape
             assert str(tensor.dtype) == f"torch.{output.value.dtype}"

@@ -18,8 +18,7 @@ from tests.conformance.drawing import nodes_and_edges
 from tests.conformance.torchlens_seed import SECOND_BLOCK, SOURCES, Seed
 
 LISTED_IN_THE_SEED = (
-    "input_1_0 conv2d_1_1 relu_1_2 maxpool2d_1_3 conv2d_2_4 relu_2_5 maxpool2d_2_6 conv2d_3_7 relu_3_8"
-    " conv2d_4_9"
+    "input_1_0 conv2d_1_1 relu_1_2 maxpool2d_1_3 conv2d_2_4 relu_2_5 maxpool2d_2_6 conv2d_3_7 relu_3_8 conv2d_4_9"
 ).split()
 
 
@@ -57,9 +56,7 @@ def test_statement_runs_as_written(seed: Seed, source: str) -> None:
 
 def test_every_statement_of_both_blocks_is_run() -> None:
     assert len(SOURCES) == 9
-    assert (
-        "model_history = tl.log_forward_pass(alexnet, x, layers_to_save='all', vis_opt='unrolled')" in SOURCES
-    )
+    assert "model_history = tl.log_forward_pass(alexnet, x, layers_to_save='all', vis_opt='unrolled')" in SOURCES
 
 
 def test_stand_in_has_the_parameters_of_alexnet(seed: Seed) -> None:
@@ -219,9 +216,7 @@ def test_layer_print_shows_a_corner_of_the_tensor(seed: Seed, printed_layer: lis
 
 
 def test_layer_print_tells_the_parameters(printed_layer: list[str]) -> None:
-    line = (
-        "\tParams: Computed from params with shape (384,), (384, 192, 3, 3); 663,936 params total (2.5 MiB)"
-    )
+    line = "\tParams: Computed from params with shape (384,), (384, 192, 3, 3); 663,936 params total (2.5 MiB)"
     assert line in printed_layer
 
 

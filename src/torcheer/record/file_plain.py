@@ -22,6 +22,7 @@ from torcheer.record.model import Opaque, Ref
 
 MAX_DEPTH = 100  # of nested containers: a list that contains itself ends here too
 MAX_INT = 2**63 - 1
+MAX_UNSIGNED = 2**64 - 1  # random seeds go that far
 MAX_INT_BITS = 4096  # of any integer: Python refuses to print one of more than 4300 digits
 FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
@@ -93,7 +94,7 @@ def decode_plain(data: Any) -> Any:
 
 def checked_int(data: Any) -> int:
     """``data`` if it is an integer of at most 64 bits."""
-    if type(data) is not int or not -MAX_INT <= data <= 2 * MAX_INT + 1:
+    if type(data) is not int or not -MAX_INT <= data <= MAX_UNSIGNED:
         raise MalformedError(f"{shortened(data)} is not an integer of at most 64 bits")
     return data
 

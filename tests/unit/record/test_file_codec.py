@@ -15,7 +15,7 @@ from tests.unit.make_record import loop_record, make_record, small_record
 from torcheer.record import model
 from torcheer.record.file_check import check_record
 from torcheer.record.file_codec import Budget, Kind, decode_column, encode_column, kind_of
-from torcheer.record.file_plain import MAX_INT, MalformedError, decode_plain, encode_plain
+from torcheer.record.file_plain import MAX_INT, MAX_UNSIGNED, MalformedError, decode_plain, encode_plain
 from torcheer.record.model import Edge, Frame, Item, Op, Opaque, Record, Ref
 
 
@@ -82,7 +82,7 @@ def test_every_field_of_every_dataclass_is_written(cls: Any) -> None:
         0,
         -1,
         MAX_INT,
-        MAX_INT + 1,
+        MAX_UNSIGNED + 1,
         -(2**4095),
         0.1,
         -0.0,
@@ -188,7 +188,7 @@ def test_what_is_not_plain_data_is_refused(value: Any, message: str) -> None:
         {},
         {"r": 1, "t": []},
         {"r": "1"},
-        {"r": 2**63},
+        {"r": 2**64},
         {"r": True},
         {"t": 1},
         {"d": {"a": 1}},
@@ -266,7 +266,7 @@ def test_rows_do_not_share_what_can_change() -> None:
         (int, [1, True], "True is not of type int"),
         (int, [1.0], "1.0 is not of type int"),
         (int, [Ref(1)], r"Ref\(1\) is not of type int"),
-        (int, [2**63], "a very large integer is not an integer of at most 64 bits"),
+        (int, [2**64], "a very large integer is not an integer of at most 64 bits"),
         (str, [None], "None is not of type str"),
         (bool, [1], "1 is not of type bool"),
         (tuple[int, ...], [[1]], "a list of 1 is not of type tuple"),
