@@ -35,9 +35,7 @@ class Bottleneck(nn.Module):
         self.relu = nn.ReLU(inplace=inplace)
         self.downsample: nn.Module | None = None
         if stride != 1 or channels != out:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out)
-            )
+            self.downsample = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
 
     def forward(self, x: Tensor) -> Tensor:
         identity = x if self.downsample is None else self.downsample(x)

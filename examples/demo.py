@@ -14,7 +14,7 @@ import torcheer as tl
 
 
 def heading(text: str) -> None:
-    print(f"\n──── {text} " + "─" * max(0, 94 - len(text)) + "\n")
+    print(f"\n---- {text} {'-' * max(0, 94 - len(text))}\n")
 
 
 def record(model: torch.nn.Module, images: torch.Tensor) -> tl.ModelHistory:
@@ -49,29 +49,13 @@ def read_gradient(history: tl.ModelHistory, labels: torch.Tensor) -> None:
         layer = history[name]
         shape, norm = tuple(layer.gradient.shape), layer.gradient.norm()
         print(f"{layer.label}: gradient of shape {shape}, norm {norm:.4f}")
-    below = [op.function for op in history["conv2d_3"].aten if op.phase == "backward"]
-    print(f"conv2d_3 ran in the backward pass: {', '.join(below)}")
-
-
-def keep_some(model: torch.nn.Module, images: torch.Tensor) -> None:
-    heading('6. Keep only some activations: layers_to_save=lambda op: op.name == "relu"')
-    history = tl.log_forward_pass(model, images, layers_to_save=lambda op: op.name == "relu")
-    kept = [op.label for op in history if op.has_contents]
-    print(f"{len(kept)} of {len(history)} operations kept: {', '.join(kept)}")
-    try:
-        history["conv2d_3"].tensor_contents  # noqa: B018 - reading it is the point
-    except tl.TorcheerError as error:
-        print(f"history['conv2d_3'].tensor_contents: {error}")
-
-
-def show_loop() -> None:
-    heading("7. A loop is one layer with several passes")
-    history = tl.log_forward_pass(SimpleRecurrent(), torch.rand(2, 5))
-    print(history["linear_1"])
+    layer = history["conv2d_3"]
+    ran = [aten.function for aten in history.aten if aten.phase == "backward" and aten.owner == layer]
+    print(f"{layer.label} ran in the backward pass: {', '.join(ran)}")
 
 
 def save_and_load(history: tl.ModelHistory) -> None:
-    heading('8. Save and load: history.save("run.tch"), tl.load("run.tch")')
+    heading('6. Save and load: history.save("run.tch"), tl.load("run.tch")')
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run.tch"
         history.save(path)
@@ -82,6 +66,23 @@ def save_and_load(history: tl.ModelHistory) -> None:
             torch.equal(op.tensor_contents, loaded[op.label].tensor_contents) for op in history if op.has_contents
         )
         print(f"loaded: {loaded!r}; every activation equal: {same}")
+
+
+def keep_some(model: torch.nn.Module, images: torch.Tensor) -> None:
+    heading('7. Keep only some activations: layers_to_save=lambda op: op.name == "relu"')
+    history = tl.log_forward_pass(model, images, layers_to_save=lambda op: op.name == "relu")
+    kept = [op.label for op in history if op.has_contents]
+    print(f"{len(kept)} of {len(history)} operations kept: {', '.join(kept)}")
+    try:
+        history["conv2d_3"].tensor_contents  # noqa: B018 - reading it is the point
+    except tl.TorcheerError as error:
+        print(f"history['conv2d_3'].tensor_contents: {error}")
+
+
+def show_loop() -> None:
+    heading("8. A loop is one layer with several passes")
+    history = tl.log_forward_pass(SimpleRecurrent(), torch.rand(2, 5))
+    print(history["linear_1"])
 
 
 def check(model: torch.nn.Module, images: torch.Tensor) -> None:
@@ -97,9 +98,9 @@ def main() -> None:
     look_up(history)
     read_tensor(history)
     read_gradient(history, labels)
+    save_and_load(history)
     keep_some(model, images)
     show_loop()
-    save_and_load(history)
     check(model, images)
 
 

@@ -89,7 +89,7 @@ def test_print_tells_the_parameters(printed_history: list[str]) -> None:
 
 
 def test_print_tells_the_random_seed(seed: Seed, printed_history: list[str]) -> None:
-    assert printed_history[4] == f"\tRandom seed: {torch.initial_seed()}"
+    assert printed_history[4] == f"\tRandom seed: {seed.random_seed}"
 
 
 def test_print_tells_the_time_elapsed(printed_history: list[str]) -> None:

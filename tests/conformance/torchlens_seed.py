@@ -14,6 +14,7 @@ from contextlib import redirect_stdout
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 import torcheer as tl
 from examples.models import AlexNet
@@ -111,6 +112,7 @@ class Seed(NamedTuple):
 
     statements: list[Statement]
     names: dict[str, Any]
+    random_seed: int  # of the default generator when it ran
 
     @property
     def history(self) -> tl.ModelHistory:
@@ -152,4 +154,4 @@ def run() -> Seed:
             except Exception as error:  # noqa: BLE001 - told by the test of the statement
                 failure = error
             statements.append(Statement(ast.unparse(node), failure, out.getvalue(), shown))
-    return Seed(statements, names)
+    return Seed(statements, names, torch.initial_seed())

@@ -56,12 +56,15 @@ ANCESTORS = {
 COUNTS = {
     "ops": ("time_ns", "start_ns", "backward_time_ns"),
     "aten": ("time_ns", "start_ns", "backward_time_ns"),
-    "values": ("shape", "offset", "version", "size_bytes"),
+    "values": ("offset", "version", "size_bytes"),
     "calls": ("depth", "time_ns", "start_ns"),
     "params": ("shape", "size_bytes", "num_elements"),
-    "gradients": ("shape", "size_bytes"),
+    "gradients": ("size_bytes",),
     "sites": ("frames.line",),
 }
+
+# table: sizes, where -1 stands for one that is not the same in every row, or symbolic.
+SIZES = {"values": ("shape",), "gradients": ("shape",)}
 
 # table: fields of plain data, which may hold Refs.
 PLAIN = {
@@ -84,6 +87,9 @@ def check_record(record: Record) -> None:
     for table, names in COUNTS.items():
         for field in names:
             _check_range(record, table, field, None, "")
+    for table, names in SIZES.items():
+        for field in names:
+            _check_range(record, table, field, None, "", least=-1)
     for table, names in ANCESTORS.items():
         for field in names:
             _check_ancestors(table, field, [list(numbers(row, field)) for row in getattr(record, table)])
@@ -101,10 +107,10 @@ def numbers(row: Any, field: str) -> Iterable[int]:
     return [getattr(item, member) for item in cell] if member else cell
 
 
-def _check_range(record: Record, table: str, field: str, end: int | None, what: str) -> None:
+def _check_range(record: Record, table: str, field: str, end: int | None, what: str, *, least: int = 0) -> None:
     for place, row in enumerate(getattr(record, table)):
         for number in numbers(row, field):
-            if number < 0 or (end is not None and number >= end):
+            if number < least or (end is not None and number >= end):
                 reason = "must not be negative" if end is None else f"the {what} is {end}"
                 raise MalformedError(f"{table}[{place}].{field} is {number}: {reason}")
 

@@ -68,7 +68,7 @@ class Value:
     index: int
     kind: str  # "activation" | "input" | "param" | "buffer" | "constant" (made outside the run)
     producer: int | None  # the function-level op that made it: index into Record.ops
-    shape: Shape
+    shape: Shape  # -1: not the same in every row (nested tensors), or symbolic
     dtype: str  # "float32"
     device: str  # "cpu", "cuda:0"
     layout: str  # "strided" | "sparse_coo" | "jagged" | …

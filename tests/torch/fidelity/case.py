@@ -26,6 +26,7 @@ class Case:
     diagnostics: tuple[str, ...] = ()  # codes that must be there; any other is a failure
     census: bool = True  # the ATen calls are those an independent dispatch mode counts
     backward: bool = True  # where the output requires grad, compare gradients too
+    keeps_all: bool = True  # every result can be kept; what lives only inside a transform cannot
     same_nodes: bool = True  # the output has the same kind of autograd node; compiled code has one of its own
     marks: tuple[Any, ...] = ()
 

@@ -258,14 +258,14 @@ def case(name: str, model: Any, *shape: int, **options: Any) -> Case:
 
 
 CASES = [
-    case("vmap", Vmap, 4, 3, names=("linear", "tanh", "sum"), min_ops=4, check=check_vmap),
-    case("vmap_random", VmapRandom, 4, 3, names=("randlike", "add"), min_ops=2),
-    case("grad", Grad, 3, names=("linear", "tanh"), min_ops=4, check=check_chain("linear", "tanh", "add")),
-    case("per_sample_grad", PerSample, 4, 3, names=("linear", "sin"), min_ops=3),
-    case("jacfwd", lambda: Forward(jacfwd), 3, names=("sin", "mul"), min_ops=2, marks=(_JVP,)),
-    case("jacrev", lambda: Forward(jacrev), 3, names=("sin", "mul"), min_ops=2),
-    case("hessian", lambda: Forward(hessian), 2, names=("sin", "mul"), min_ops=2, marks=(_JVP,)),
-    case("jvp", Jvp, 3, names=("cos",), min_ops=1, marks=(_JVP,)),
+    case("vmap", Vmap, 4, 3, names=("linear", "tanh", "sum"), keeps_all=False, min_ops=4, check=check_vmap),
+    case("vmap_random", VmapRandom, 4, 3, names=("randlike", "add"), keeps_all=False, min_ops=2),
+    case("grad", Grad, 3, names=("linear", "tanh"), keeps_all=False, min_ops=4, check=check_chain("linear", "tanh", "add")),
+    case("per_sample_grad", PerSample, 4, 3, names=("linear", "sin"), keeps_all=False, min_ops=3),
+    case("jacfwd", lambda: Forward(jacfwd), 3, names=("sin", "mul"), keeps_all=False, min_ops=2, marks=(_JVP,)),
+    case("jacrev", lambda: Forward(jacrev), 3, names=("sin", "mul"), keeps_all=False, min_ops=2),
+    case("hessian", lambda: Forward(hessian), 2, names=("sin", "mul"), keeps_all=False, min_ops=2, marks=(_JVP,)),
+    case("jvp", Jvp, 3, names=("cos",), keeps_all=False, min_ops=1, marks=(_JVP,)),
     case("autograd_grad_inside", InnerGrad, 2, 3, names=("linear", "tanh", "pow"), min_ops=6),
     case("cond", Cond, 3, min_ops=3, aten=("aten.add",), census=False),
     case("while_loop", WhileLoop, 3, min_ops=3, aten=("aten.sin", "aten.mul"), census=False),

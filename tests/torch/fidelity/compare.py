@@ -101,6 +101,8 @@ def has_memory(tensor: torch.Tensor) -> bool:
     """Can the elements of a tensor be read? Those of a detached shell of a wrapper subclass cannot."""
     if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested:
         return True
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return False
     return tensor.numel() == 0 or tensor.data_ptr() != 0
 
 

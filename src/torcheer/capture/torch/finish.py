@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from torcheer.capture.torch.diagnose import diagnose
 from torcheer.capture.torch.finish_sites import describe_sites
 from torcheer.capture.torch.finish_values import Values, refs_in
 from torcheer.capture.torch.names import function_name, short_name
 from torcheer.capture.torch.structure import Structure, describe_structure
-from torcheer.capture.torch.tape import ATEN, OP, AtenEvent, CallEvent, OpEvent, Tape
+from torcheer.capture.torch.tape import ATEN, CALL, INPUT, OP, OUTPUT, AtenEvent, CallEvent, OpEvent, Tape
 from torcheer.record.dataflow import Maker, edges
 from torcheer.record.layers import assign_layers
 from torcheer.record.model import Edge, Item, ModuleCall, Op, Record, Ref, Run, Value
@@ -29,6 +30,7 @@ class Finisher:
         self.flow = self.values.flow
         self.op_of: dict[int, int] = {}  # event → index into record.ops
         self.call_of: dict[int, int] = {-1: 0}
+        self.op_of_wrapper: dict[int, OpEvent] = {}
         self.input_values: dict[int, int] = {}
         self.module_of: dict[int, int] = {}  # call event → id() of its module
         self._names: dict[int, tuple[str, str]] = {}
@@ -49,6 +51,7 @@ class Finisher:
         record.sites = describe_sites(self.tape)
         self._close_calls()
         assign_layers(record)
+        record.diagnostics = diagnose(self.tape, record)
         return record
 
     def _input_ops(self, inputs: list[tuple[str, Ref]]) -> None:
@@ -60,7 +63,7 @@ class Finisher:
                 value = self.values.introduce(ref, "input", Maker(op.index, None), is_view=False)
             op.outputs = (Item(path, value.index),)
             self.input_values[ref] = value.index
-            self.values.saved(-1, ref, value.index)
+            self.values.saved(INPUT, ref, value.index)
 
     def _output_ops(self, outputs: list[tuple[str, Ref]]) -> None:
         for path, ref in outputs:
@@ -71,6 +74,7 @@ class Finisher:
             op.parents = tuple(self._lifted(edges(self.flow.read(ref), "0", aten=False), None))
             op.params = self.values.params_of(op.inputs)
             shown = self.flow.value_of(ref)
+            self.values.saved(OUTPUT, ref, shown)
             value = self.flow.returned(ref, Maker(op.index, self.flow.maker_of(ref).aten))
             op.outputs = (Item(path, value.index),)
             if shown in self.record.saved:
@@ -112,6 +116,12 @@ class Finisher:
         return op
 
     def _open_op(self, index: int, event: OpEvent) -> None:
+        if self._is_wrapper(index, event):
+            self.op_of_wrapper[index] = event
+            owner = self.op_of.get(event.owner)
+            if owner is not None:
+                self.op_of[index] = owner
+            return
         name, function = self._name(event.func)
         op = self._new_op("op", name, function, self.call_of[event.call])
         self.op_of[index] = op.index
@@ -134,7 +144,20 @@ class Finisher:
         op.parents = tuple(self._lifted(found, op.owner))
         op.params = self.values.params_of(op.inputs)
 
+    def _is_wrapper(self, index: int, event: OpEvent) -> bool:
+        """An autograd.Function that calls modules (reentrant checkpointing): what it wraps are the ops."""
+        return isinstance(event.func, type) and any(
+            type(raw) is tuple and raw[0] == CALL for raw in self.tape.events[index + 1 : event.end]
+        )
+
     def _close_op(self, index: int, event: OpEvent) -> None:
+        if index in self.op_of_wrapper:
+            for ref, kind, seq, output in event.nodes:
+                if self.flow.knows(ref):
+                    value = self.flow.values[self.flow.value_of(ref)]
+                    value.grad_function, value.node_seq, value.node_output = kind.__name__, seq, output
+                    value.requires_grad = True
+            return
         op = self.record.ops[self.op_of[index]]
         if event.error is not None:
             return

@@ -12,6 +12,7 @@ from torcheer.record.model import Item, Opaque, Record, Ref, Value
 from torcheer.record.region import Region, region
 
 _OUTSIDE = Maker(None, None)
+_PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis))
 
 
 class Values:
@@ -80,7 +81,7 @@ class Values:
             return slice(*(self.plain(part, path, refs) for part in parts))
         if isinstance(argument, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
             return str(argument)
-        return argument
+        return argument if isinstance(argument, _PLAIN) else Opaque(type(argument).__name__)
 
     def items(self, structure: Any) -> list[Item]:
         """The tensors of a structure as they are now."""
@@ -97,10 +98,13 @@ class Values:
 
 
 def _size(size: Any) -> int:
+    """A size or stride; -1 where it differs from row to row (nested tensors) or is symbolic."""
+    if type(size) is int:
+        return size
     try:
         return int(size)
-    except (RuntimeError, TypeError, ValueError):
-        return -1  # symbolic
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return -1
 
 
 def refs_in(structure: Any, path: str = "") -> list[tuple[str, Ref]]:

@@ -80,5 +80,7 @@ def describe(func: object) -> AtenKind:
                 writes.append(argument.name)
     # A custom operator written in Python may return its argument without saying so in the schema.
     is_view = func.namespace != "aten" or any(result.alias_info is not None for result in schema.returns)
-    changes_geometry = torch.Tag.inplace_view in func.tags
+    # An operator with out= resizes what it writes to.
+    has_out = any(argument.is_out for argument in schema.arguments)
+    changes_geometry = has_out or torch.Tag.inplace_view in func.tags
     return AtenKind(str(func), tuple(writes), is_view, changes_geometry, is_custom_operator(func), False)

@@ -83,6 +83,7 @@ class FunctionLevel(TorchFunctionMode):
                 nodes = self.results(index, func, out)
             elif func in REPLACING_CALLS:
                 result = tape.refresh(args[0])
+                self.results(index, func, args[0])
             elif out is None and func is Tensor.__setitem__:
                 # What it wrote into is its result.
                 result, nodes = tape.ref(args[0]), self.results(index, func, args[0])
@@ -134,6 +135,8 @@ class AtenLevel(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         tape = self.tape
+        if tape.is_paused:
+            return func(*args, **kwargs) if kwargs else func(*args)
         kind = tape.aten_kinds.get(id(func)) or tape.kind_of(func)
         if kind.is_higher_order:
             # cond, while_loop: run as they are, with what their branches do recorded.
@@ -175,7 +178,7 @@ class AtenLevel(TorchDispatchMode):
     def _run(self, kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kind.is_custom:
             tensor = next((tensor for _, tensor in named_tensors(args)), None)
-            if type(tensor) is Tensor and tensor.layout is torch.strided:
+            if type(tensor) is Tensor and tensor.layout is torch.strided and not tensor.is_meta:
                 # A kernel written in Python: what it calls is recorded as its inside.
                 with self:
                     return run_kernel(func, tensor, args, kwargs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from time import perf_counter_ns
 from types import FrameType
@@ -63,6 +64,8 @@ def _install() -> None:
             undo = ExitStack()
             undo.enter_context(plain_override_checks(is_recording))
             undo.enter_context(eager_source())
+            undo.enter_context(_replaced(threading.Thread, "start", _noted_start))
+            undo.enter_context(_replaced(ThreadPoolExecutor, "submit", _noted_submit))
             undo.enter_context(_replaced(torch.nn.Module, "__call__", _recorded_call))
             undo.enter_context(_replaced(Function, "apply", classmethod(_recorded_apply)))
             _installed.extend((0, undo))
@@ -132,6 +135,8 @@ def call_on_tape(
     outer, outer_op = tape.call, tape.op
     tape.call = index
     training = getattr(module, "training", False)
+    if type(module).__name__ == "OptimizedModule":
+        tape.has_compiled_code = True
     result = error = None
     start = perf_counter_ns()
     try:
@@ -200,4 +205,20 @@ def _note_other_thread(module: torch.nn.Module) -> None:
     """A module of a model under capture is called on a thread that the capture does not see."""
     for tape in list(_all_tapes):
         if tape.owns(module):
-            tape.unseen_threads.setdefault(threading.current_thread().name, type(module).__name__)
+            tape.unseen_threads[threading.current_thread().name] = None
+
+
+_plain_start = threading.Thread.start
+_plain_submit = ThreadPoolExecutor.submit
+
+
+def _noted_start(thread: threading.Thread) -> None:
+    for tape, _ in getattr(_local, "levels", None) or ():
+        tape.unseen_threads[thread.name] = None
+    _plain_start(thread)
+
+
+def _noted_submit(pool: ThreadPoolExecutor, /, *args: Any, **kwargs: Any) -> Any:
+    for tape, _ in getattr(_local, "levels", None) or ():
+        tape.unseen_threads[getattr(pool, "_thread_name_prefix", "") or "a thread pool"] = None
+    return _plain_submit(pool, *args, **kwargs)

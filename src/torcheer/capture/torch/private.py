@@ -104,6 +104,9 @@ def plain_kernel(operator: HigherOrderOperator) -> Callable[..., Any]:
 
 def is_custom_operator(func: OpOverload) -> bool:
     """Was it defined with ``torch.library.custom_op``?"""
+    # PyTorch defines its own primitives in the same way.
+    if func.namespace in {"prims", "rngprims", "debug_mode_ops"}:
+        return False
     return f"{func.namespace}::{func._opname}" in OPDEFS
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from torcheer.capture.torch.kinds import AtenKind
-from torcheer.capture.torch.private import no_dispatch_mode, no_function_mode, storage_id
+from torcheer.capture.torch.private import is_functional_wrapper, no_dispatch_mode, no_function_mode, storage_id
 from torcheer.capture.torch.tape import Tape
 from torcheer.errors import NotSavedError
 from torcheer.record.model import Ref
@@ -33,6 +33,8 @@ class Store(Protocol):
 
     def put(self, name: str, tensor: Any) -> None: ...
 
+    def skip(self, name: str, reason: str) -> None: ...
+
     def is_pending(self, name: str) -> bool: ...
 
     def __getitem__(self, name: str) -> Any: ...
@@ -50,11 +52,25 @@ class Kept(dict[str, Tensor]):
     def __init__(self) -> None:
         super().__init__()
         self.versions: dict[str, int | None] = {}
+        self.unsaved: dict[str, str] = {}  # name → why its contents could not be kept
 
     def put(self, name: str, tensor: Tensor) -> None:
         """Keep a tensor that shares memory with the run's."""
         self[name] = tensor
         self.versions[name] = _version(tensor)
+
+    def skip(self, name: str, reason: str) -> None:
+        """Say why a tensor's contents are not kept."""
+        self.unsaved[name] = reason
+
+    def peek(self, name: str) -> Tensor:
+        """A kept tensor, whether it has been overwritten or not."""
+        return super().__getitem__(name)
+
+    def settle(self) -> None:
+        """The run is over: from here on a write is one that nobody copied for."""
+        for name in self:
+            self.versions[name] = _version(self.peek(name))
 
     def is_pending(self, name: str) -> bool:
         """Does it share memory with the run's?"""
@@ -99,12 +115,28 @@ class Keeper:
 
     def put(self, name: str, tensor: Tensor) -> None:
         """Keep a tensor under a name of the caller's."""
-        # Without its autograd graph, which the kept tensor would otherwise hold in memory.
-        with no_dispatch_mode(), no_function_mode(), torch.no_grad():
-            self.store.put(name, tensor.view_as(tensor) if tensor.is_inference() else tensor.detach())
+        reason = _why_not(tensor)
+        if reason is not None:
+            self.store.skip(name, reason)
+            return
+        if type(tensor) in (Tensor, torch.nn.Parameter):
+            # Without its autograd graph, which the kept tensor would otherwise hold in memory.
+            with no_dispatch_mode(), no_function_mode(), torch.no_grad():
+                self.store.put(name, tensor.view_as(tensor) if tensor.is_inference() else tensor.detach())
+        else:
+            self._put_subclass(name, tensor)
         storage = _storage(tensor)
         if storage is not None:
             self._by_storage.setdefault(storage, []).append(name)
+
+    def _put_subclass(self, name: str, tensor: Tensor) -> None:
+        # A subclass (DTensor) does its work in its own __torch_dispatch__, which must stay on.
+        self.tape.is_paused = True
+        try:
+            with no_function_mode(), torch.no_grad():
+                self.store.put(name, tensor.detach())
+        finally:
+            self.tape.is_paused = False
 
     def before_write(self, kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
         """An operator is about to write: copy what was kept of the memory it writes to."""
@@ -124,7 +156,30 @@ class Keeper:
         for name in self._by_storage.pop(storage, ()):
             if self.store.is_pending(name):
                 with no_dispatch_mode(), no_function_mode(), torch.no_grad():
-                    self.store.put(name, self.store[name].clone())
+                    # Not store[name]: some operators count their write before they make it.
+                    held = self.store.peek(name) if isinstance(self.store, Kept) else self.store[name]
+                    self.store.put(name, _copy(held))
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """A copy that keeps the strides where it can, so that it looks as it was recorded."""
+    if type(tensor) is not Tensor or tensor.layout is not torch.strided:
+        return tensor.clone()
+    if any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True)):
+        return tensor.clone()
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor)
+
+
+def _why_not(tensor: Tensor) -> str | None:
+    """Why a tensor's contents cannot be kept, None where they can."""
+    if tensor.is_meta or type(tensor).__name__ == "FakeTensor":
+        return "it is a fake or meta tensor, which has no contents"
+    if tensor._is_zerotensor():
+        return "it is a zero tensor, which has no memory"
+    if is_functional_wrapper(tensor):
+        return "it only exists inside a function transform (vmap, grad, jvp); the ATen ops under it are recorded"
+    return None
 
 
 def _version(tensor: Tensor) -> int | None:

@@ -24,7 +24,7 @@ from torcheer.capture.torch.private import no_function_mode, sequence_nr
 from torcheer.capture.torch.saving import Keeper, Kept, Store, Wanted
 from torcheer.capture.torch.select import Keys, asked_values
 from torcheer.capture.torch.structure import Structure, snapshot
-from torcheer.capture.torch.tape import Tape, named_tensors
+from torcheer.capture.torch.tape import INPUT, OUTPUT, Tape, named_tensors
 from torcheer.record.file import FilePayloads, TensorWriter
 from torcheer.record.model import Record, Ref, Run
 from torcheer.record.payload import Payloads
@@ -80,12 +80,15 @@ class TorchSession:
                 )
             facts.time_ns = perf_counter_ns() - start
             self._output_refs = [(path, tape.ref(tensor)) for path, tensor in named_tensors(self.output)]
+            self._keep_outputs()
         except BaseException as error:
             facts.time_ns = perf_counter_ns() - start
             facts.error = f"{type(error).__name__}: {error}"
             raise
         finally:
             self._structure = snapshot(self.model)
+            if isinstance(self.store, Kept):
+                self.store.settle()
         return self.output
 
     def _keep_inputs(self, keeper: Keeper) -> None:
@@ -93,8 +96,18 @@ class TorchSession:
             self.tape.keep_outputs = self._keep_module_output
         for _, tensor in self.inputs.tensors():
             if keeper.wanted.wants(_Input, tensor, self.tape):
-                keeper.keep(-1, self.tape.ref(tensor), tensor)
+                keeper.keep(INPUT, self.tape.ref(tensor), tensor)
             self.tape.num_ops += 1
+
+    def _keep_outputs(self) -> None:
+        """Outputs that no op made: a parameter handed back as it is."""
+        if self.keeper is None:
+            return
+        kept = {ref for _, ref in self.keeper.names}
+        for _, tensor in named_tensors(self.output):
+            ref = self.tape.ref(tensor)
+            if ref not in kept and self.keeper.wanted.wants(_Output, tensor, self.tape):
+                self.keeper.keep(OUTPUT, ref, tensor)
 
     def _keep_module_output(self, event: int, module: Any, output: Any) -> None:
         keeper, wanted = self.keeper, self.wanted
@@ -197,6 +210,10 @@ class Current:
 
 class _Input:
     """Stands for the function of an input, which has none."""
+
+
+class _Output:
+    """The same for an output."""
 
 
 def _invoke(model: Any, *args: Any, **kwargs: Any) -> Any:

@@ -52,6 +52,10 @@ _KINDS: dict[type, int] = {
 
 # What stands first in an event, and the fields that follow. Events are plain tuples: making a named tuple
 # would cost more than the rest of writing one.
+# In place of an event: a tensor the model was given, or returned.
+INPUT = -1
+OUTPUT = -2
+
 ATEN = 0
 OP = 1
 CALL = 2
@@ -141,12 +145,14 @@ class Tape:
         self.storages: dict[int, Ref] = {}  # address → number, for the storage last seen there
         self.is_forward = True
         self.first_seq = 0
+        self.has_compiled_code = False
+        self.is_paused = False  # ATen calls are torcheer's own
         self.root: Any = None  # the model
         self.root_entered = False
         self.num_ops = 0  # top-level operations so far; counted only when contents are kept
         self.keep_outputs: Callable[[int, Any, Any], None] | None = None
         self.module_ids: frozenset[int] | None = None
-        self.unseen_threads: dict[str, str] = {}  # thread → a module of the model that it called
+        self.unseen_threads: dict[str, None] = {}  # names of threads that did work nobody recorded
 
     # -- tensors -------------------------------------------------------------------------------------
 
@@ -161,6 +167,8 @@ class Tape:
         """Give a tensor object a number and read its metadata."""
         values = self.values
         ref = Ref(len(values))
+        if type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter:
+            return self._register_odd(tensor, ref)
         try:
             address = storage_id(tensor)
             if origin == FRESH:
@@ -173,6 +181,16 @@ class Tape:
         except (RuntimeError, NotImplementedError):
             del values[ref:]
             values.append(self._odd_row(tensor))
+        self.live[id(tensor)] = (_weak(tensor), ref)
+        return ref
+
+    def _register_odd(self, tensor: Tensor, ref: Ref) -> Ref:
+        """A tensor subclass, whose metadata may be a matter of ATen calls of its own."""
+        paused, self.is_paused = self.is_paused, True
+        try:
+            self.values.append(self._odd_row(tensor))
+        finally:
+            self.is_paused = paused
         self.live[id(tensor)] = (_weak(tensor), ref)
         return ref
 
@@ -203,9 +221,14 @@ class Tape:
                 sizes = tried(lambda: [tensor.size(axis) for axis in range(tensor.dim())])
                 shape = tuple(sizes) if sizes is not None else (-1,) * tensor.dim()
             layout = tensor.layout
-            stride = tried(lambda: tuple(tensor.stride())) if layout is torch.strided else None
-            size = tried(lambda: tensor.numel() * tensor.element_size()) if layout is torch.strided else None
-            return ValueRow(shape, stride, 0, tensor.dtype, tensor.device, None, layout, size)
+            is_strided = layout is torch.strided
+            stride = tried(lambda: tuple(tensor.stride())) if is_strided else None
+            size = tried(lambda: tensor.numel() * tensor.element_size()) if is_strided else None
+            address = tried(lambda: storage_id(tensor)) if is_strided else None
+            offset = tried(tensor.storage_offset) if is_strided else 0
+            ref = Ref(len(self.values))
+            storage = None if address is None else self._known_storage(address, ref, DERIVED)
+            return ValueRow(shape, stride, offset or 0, tensor.dtype, tensor.device, storage, layout, size)
 
     def refresh(self, tensor: Tensor) -> Ref:
         """Read a tensor's metadata again, after an operator that changes geometry in place."""

@@ -1,0 +1,124 @@
+"""Each example runs on its own, with warnings as errors, and prints what it is there to show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import torcheer
+from examples.models import AlexNet, ResidualNet, SimpleRecurrent, TinyGPT
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+# The torcheer under test, also where it is not installed.
+SOURCES = str(Path(torcheer.__file__).resolve().parents[1])
+
+
+def output_of(name: str, folder: Path) -> str:
+    """What an example prints, run from another folder."""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": SOURCES, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=170,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("demo")
+    printed = output_of("demo", folder)
+    assert list(folder.iterdir()) == []
+    return printed
+
+
+def section(demo: str, number: int) -> str:
+    """What the demo prints under one of its headings."""
+    text = demo.split(f"---- {number}. ", 1)[1]
+    return text.split("\n", 1)[1].split("---- ", 1)[0].strip()
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"alexnet", "recurrent", "demo", "models"}
+
+
+def test_alexnet(tmp_path: Path) -> None:
+    printed = output_of("alexnet", tmp_path)
+    assert printed.startswith("Log of AlexNet forward pass:\n")
+    assert "\t\t9: conv2d_4_9\n" in printed
+    assert "\nLayer conv2d_3_7, operation 8/24:\n" in printed
+    assert printed.count(" is conv2d_3_7: True\n") == 5
+    assert "\ntensor([[[[" in printed
+    assert '\ndigraph "AlexNet" {\n' in printed
+
+
+def test_recurrent(tmp_path: Path) -> None:
+    printed = output_of("recurrent", tmp_path)
+    assert "Model structure: recurrent, without branching; 1 total module." in printed
+    assert "\nLayer linear_1_1, 4 passes:\n" in printed
+    assert "\nLayer linear_1_1 (pass 2/4), operation 5/14:\n" in printed
+    assert "linear_1_1 (4 passes)" in printed
+    assert '"layer3" -> "layer1" [label="×3"];' in printed
+
+
+def test_demo_records_and_prints(demo: str) -> None:
+    assert section(demo, 1).startswith("Log of ResidualNet forward pass:\n")
+
+
+def test_demo_looks_up_a_layer(demo: str) -> None:
+    assert section(demo, 2).startswith("Layer conv2d_3_")
+    label = section(demo, 2).split(",")[0].removeprefix("Layer ")
+    assert section(demo, 3).count(f"is {label}") == 3
+
+
+def test_demo_reads_a_tensor(demo: str) -> None:
+    assert section(demo, 4).startswith("a Tensor of shape (4, 8, 16, 16)\n")
+
+
+def test_demo_reads_gradients(demo: str) -> None:
+    assert section(demo, 5).count("gradient of shape") == 3
+    assert "aten.convolution_backward.default" in section(demo, 5)
+
+
+def test_demo_saves_and_loads(demo: str) -> None:
+    assert "run.tch/structure.json: " in section(demo, 6)
+    assert section(demo, 6).endswith("every activation equal: True")
+
+
+def test_demo_keeps_what_a_predicate_picks(demo: str) -> None:
+    kept = section(demo, 7).splitlines()[0].split(": ")[1].split(", ")
+    assert len(kept) == 4
+    assert all(label.startswith("relu_") for label in kept)
+    assert "Keep it by recording with layers_to_save" in section(demo, 7)
+
+
+def test_demo_shows_a_loop(demo: str) -> None:
+    assert section(demo, 8).startswith("Layer linear_1_1, 4 passes:\n")
+
+
+def test_demo_validates(demo: str) -> None:
+    assert section(demo, 9)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "shape"),
+    [
+        (AlexNet(), torch.rand(1, 3, 224, 224), (1, 1000)),
+        (SimpleRecurrent(), torch.rand(2, 5), (2, 5)),
+        (ResidualNet(), torch.rand(2, 3, 8, 8), (2, 10)),
+        (TinyGPT(), torch.zeros(1, 8, dtype=torch.long), (1, 8, 50)),
+    ],
+    ids=["alexnet", "recurrent", "residual", "gpt"],
+)
+def test_model_runs(model: torch.nn.Module, inputs: torch.Tensor, shape: tuple[int, ...]) -> None:
+    assert tuple(model(inputs).shape) == shape

@@ -1,0 +1,535 @@
+"""Edges are tensors: views, in-place writes and aliases have exactly the parents that the bytes say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import torcheer as tl
+from tests.torch.fidelity.checker import check_record
+from torcheer.history import ModelHistory, OpView
+
+
+class Runs(nn.Module):
+    """A model made of one function."""
+
+    def __init__(self, body: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor) -> Any:
+        return self.body(x)
+
+
+# In each case the ops are numbered from 1 in order of execution; 0 is the input. Expected is, per op, the set
+# of its parents; an op that is not mentioned is not looked at. "out" are the parents of the outputs.
+ROW = torch.tensor([1])
+
+CASES: dict[str, tuple[Callable[[Tensor], Any], dict[Any, set[int]]]] = {}
+
+
+def edge_case(**expected: set[int]) -> Callable[[Callable[[Tensor], Any]], None]:
+    def add(body: Callable[[Tensor], Any]) -> None:
+        keys: dict[Any, set[int]] = {
+            key if key.startswith("out") else int(key[1:]): value for key, value in expected.items()
+        }
+        CASES[body.__name__] = (body, keys)
+
+    return add
+
+
+@edge_case(n1={0}, n2={1}, n3={1}, n4={2}, n5={3}, n6={1, 4, 5}, out0={6})
+def two_views_written(x):
+    y = x + 1
+    a = y[0]
+    b = y[1]
+    a.mul_(2)
+    b.add_(3)
+    return y.sum(0)
+
+
+@edge_case(n1={0}, n2={1}, n3={1}, n4={2, 3}, out0={4})
+def base_written_then_view_read(x):
+    y = x + 1
+    v = y[:2]
+    y.add_(5)
+    return v.sum(0)
+
+
+@edge_case(n1={0}, n2={1}, n3={1}, n4={0, 2, 3}, out0={4})
+def base_written_then_transpose_read(x):
+    y = x + 1
+    t = y.t()
+    y.mul_(2)
+    return t @ x
+
+
+@edge_case(n1={0}, n2={1}, n3={1}, n4={2}, n5={3}, out0={5})
+def interleaved_columns(x):
+    y = x + 1
+    first = y[:, 0]
+    second = y[:, 1]
+    first.mul_(2)
+    return second.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={1, 3}, n5={4}, out0={5})
+def view_taken_after_write(x):
+    y = x + 1
+    y[:, 0].mul_(2)
+    return y[:, :2].sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={2}, n5={3}, out0={5})
+def chunk_written(x):
+    y = x + 1
+    a, b = y.chunk(2)
+    a.mul_(2)
+    b.sum()
+    return a.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={2}, n5={1, 3}, out0={4}, out1={5})
+def split_written(x):
+    y = x + 1
+    a, b = y.split(2)
+    a.mul_(2)
+    return b.sum(), y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={1, 3}, n5={4}, n6={1, 3}, out0={5}, out1={6})
+def narrow_written(x):
+    y = x + 1
+    y.narrow(0, 0, 2).zero_()
+    return y.narrow(0, 2, 2).sum(), y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={1}, n4={2, 3}, out0={4})
+def expand_reads_written_base(x):
+    y = x.sum(0)
+    wide = y.expand(3, 4)
+    y.add_(1)
+    return wide.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, out0={4})
+def transpose_written(x):
+    y = x + 1
+    y.transpose(0, 1).mul_(2)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, n5={4}, n6={1, 5}, out0={6})
+def view_of_view_written(x):
+    y = x + 1
+    y.view(-1)[2:6][1:3].mul_(2)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={1}, n4={2}, n5={3}, out0={4}, out1={5})
+def as_strided_apart(x):
+    y = x + 1
+    even = y.as_strided((8,), (2,))
+    odd = y.as_strided((8,), (2,), 1)
+    out = even.mul_(2)
+    return out, odd.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={1}, n4={2}, n5={3, 4}, out0={5})
+def as_strided_overlapping(x):
+    y = x + 1
+    first = y.as_strided((8,), (2,))
+    second = y.as_strided((5,), (3,))
+    first.mul_(2)
+    return second.sum()
+
+
+@edge_case(n1={0}, n2={0, 1}, n3={2}, out0={3})
+def out_argument(x):
+    y = torch.empty_like(x)
+    torch.add(x, 1, out=y)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={0, 2}, n4={1, 3}, out0={4})
+def out_argument_is_a_view(x):
+    y = torch.zeros_like(x)
+    row = y[1]
+    torch.sum(x, 0, out=row)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={0, 1}, n3={2}, out0={3})
+def copied_into(x):
+    y = torch.zeros_like(x)
+    y.copy_(x)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={0}, n3={2}, n4={1}, n5={3, 4}, n6={1, 5}, out0={6})
+def copied_into_part(x):
+    y = torch.zeros_like(x)
+    part = x[0]
+    half = part * 2
+    y[0].copy_(half)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, out0={4})
+def data_written(x):
+    y = x + 1
+    y.data.mul_(2)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, out0={4})
+def detached_written(x):
+    y = x + 1
+    y.detach().mul_(2)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={0}, n3={1, 2}, n4={3}, out0={4})
+def index_put(x):
+    y = x + 1
+    values = x[0]
+    y.index_put_((ROW,), values)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={0}, n3={1, 2}, n4={3}, out0={4})
+def masked_filled(x):
+    y = x + 1
+    mask = x > 0
+    y.masked_fill_(mask, 0.0)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={0}, n3={1, 2}, n4={3}, out0={4})
+def item_set(x):
+    y = x + 1
+    row = x.sum(0)
+    y[1] = row
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={1}, n4={2}, out0={4})
+def item_set_elsewhere(x):
+    y = x + 1
+    v = y[1]
+    y[0] = 0.0
+    return v.sum()
+
+
+@edge_case(n1={0}, n2={0}, n3={1, 2}, n4={3}, out0={4})
+def mask_set(x):
+    y = x + 1
+    mask = x > 0
+    y[mask] = 0.0
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, out0={4})
+def dtype_view_written(x):
+    y = x + 1
+    y.view(torch.int32).bitwise_and_(0x7FFFFFFF)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, out0={4})
+def real_view_written(x):
+    y = x + 1j
+    torch.view_as_real(y).mul_(2)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, out0={4})
+def overwritten_whole(x):
+    """What a write fully covers and does not read is no parent of the reader."""
+    y = x + 1
+    y.add_(1)
+    y.zero_()
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={1}, n4={3}, n5={2, 3, 4}, out0={5})
+def rows_written_then_all_read(x):
+    y = x + 1
+    v = y.view(-1)
+    y[0] = 1.0
+    y[1] = 2.0
+    return v.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, n5={3}, n6={4, 5}, out0={6})
+def in_place_chain(x):
+    y = x + 1
+    y.relu_()
+    y += 2
+    a = y * 2
+    b = y * 3
+    return a + b
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, out0={3})
+def multiplied_by_itself(x):
+    y = x + 1
+    y.mul_(y)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={0}, n3={1, 2}, out0={3})
+def residual_in_place(x):
+    out = x * 2
+    identity = x * 3
+    out += identity
+    return out
+
+
+@edge_case(n1={0}, n2={1}, out0={2})
+def input_written(x):
+    x.mul_(2)
+    return x.sum()
+
+
+@edge_case(n1={0}, n2={0}, n3={1, 2}, out0={3})
+def input_view_read_after_write(x):
+    row = x[0]
+    x.mul_(2)
+    return row.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, n5={1}, out0={4}, out1={5})
+def contiguous_copies(x):
+    y = x + 1
+    copied = y.t().contiguous()
+    return copied.mul_(2), y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, out0={2}, out1={3})
+def contiguous_returns_the_same_object(x):
+    y = x + 1
+    return y.contiguous(), y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, n5={1}, out0={4}, out1={5})
+def reshape_copies(x):
+    y = x + 1
+    return y.t().reshape(-1).mul_(2), y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, out0={4})
+def flatten_aliases(x):
+    y = x + 1
+    y.flatten().mul_(2)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, out0={4})
+def diagonal_and_corner(x):
+    y = x + 1
+    y.fill_diagonal_(0.0)
+    y[0, 3] = 5.0
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, out0={3})
+def parameter_made_inside(x):
+    y = x + 1
+    alias = nn.Parameter(y, requires_grad=False)
+    alias.mul_(2)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, out0={2})
+def parameter_made_inside_read(x):
+    y = x + 1
+    return nn.Parameter(y, requires_grad=False).sum()
+
+
+
+@edge_case(n1={0}, n2={0}, n3={1, 2}, n4={3}, n5={4}, n6={3, 5}, out0={6})
+def foreach_written(x):
+    y = x + 1
+    z = x * 2
+    y.add_(z)
+    a = y[0]
+    torch._foreach_mul_([a], 2.0)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={0}, n3={0}, n4={1, 2, 3}, out0={4})
+def list_argument(x):
+    return torch.stack([x + 1, x * 2, x * 3])
+
+
+@edge_case(n1={0}, n2={0}, n3={1, 2}, n4={2}, n5={3, 4}, out0={5})
+def data_replaced(x):
+    y = x + 1
+    z = x * 2
+    y.data = z
+    z.add_(1)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={1, 3}, out0={4})
+def unbind_written(x):
+    y = x + 1
+    rows = y.unbind()
+    rows[1].mul_(2)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, n4={3}, out0={4})
+def squeeze_in_place(x):
+    y = x + 1
+    y.unsqueeze_(0)
+    y.mul_(2)
+    return y.sum()
+
+
+@edge_case(n1={0}, n2={1}, n3={2}, out0={3})
+def transpose_in_place(x):
+    y = x + 1
+    y.t_()
+    return y[0]
+
+
+# Cases whose ops are the same but whose parents were wrong in another tool are checked for shapes too.
+SHAPES: dict[str, dict[int, tuple[int, ...]]] = {
+    "two_views_written": {1: (4, 4), 2: (4,), 3: (4,), 4: (4,), 5: (4,), 6: (4,)},
+    "base_written_then_view_read": {1: (4, 4), 2: (2, 4), 3: (4, 4), 4: (4,)},
+    "base_written_then_transpose_read": {1: (4, 4), 2: (4, 4), 3: (4, 4), 4: (4, 4)},
+    "view_of_view_written": {2: (16,), 3: (4,), 4: (2,), 5: (2,), 6: ()},
+    "as_strided_overlapping": {2: (8,), 3: (5,), 4: (8,), 5: ()},
+    "squeeze_in_place": {1: (4, 4), 2: (1, 4, 4), 3: (1, 4, 4), 4: ()},
+}
+
+
+def record(name: str, layers_to_save: str = "all") -> tuple[ModelHistory, list[OpView], Tensor]:
+    torch.manual_seed(0)
+    x = torch.randn(4, 4)
+    plain = Runs(CASES[name][0])(x.clone())
+    history = tl.log_forward_pass(Runs(CASES[name][0]), x.clone(), layers_to_save=layers_to_save)
+    check_record(history.record)
+    results = (plain, history.output) if isinstance(plain, tuple) else ((plain,), (history.output,))
+    for first, second in zip(*results, strict=True):
+        assert torch.equal(first, second)
+    return history, list(history), x
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_parents_are_what_the_bytes_say(name: str) -> None:
+    history, ops, _ = record(name)
+    shown = [(op.label, [parent.label for parent in op.parents]) for op in ops]
+    for key, parents in CASES[name][1].items():
+        op = history.outputs[int(key[3:])] if isinstance(key, str) else ops[key]
+        assert {ops.index(parent) for parent in op.parents} == parents, f"{op.label} in {shown}"
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_edges_do_not_depend_on_what_is_kept(name: str) -> None:
+    edges = [
+        [[parent.label for parent in op.parents] for op in record(name, layers_to_save)[1]]
+        for layers_to_save in ("all", "none")
+    ]
+    assert edges[0] == edges[1]
+
+
+@pytest.mark.parametrize("name", list(SHAPES))
+def test_shapes_are_true(name: str) -> None:
+    _, ops, _ = record(name)
+    for place, shape in SHAPES[name].items():
+        assert ops[place].shape == shape, ops[place].label
+
+
+def test_kept_contents_are_those_of_their_time() -> None:
+    """Each op's contents are what it returned, whatever was written afterwards."""
+    _, ops, x = record("two_views_written")
+    y = x + 1
+    assert torch.equal(ops[1].tensor_contents, y)
+    assert torch.equal(ops[2].tensor_contents, y[0])
+    assert torch.equal(ops[3].tensor_contents, y[1])
+    assert torch.equal(ops[4].tensor_contents, y[0] * 2)
+    assert torch.equal(ops[5].tensor_contents, y[1] + 3)
+
+
+def test_memory_edges_say_so() -> None:
+    _, ops, _ = record("base_written_then_view_read")
+    assert {(edge.parent.name, edge.how) for edge in ops[4].edges} == {("getitem", "argument"), ("add", "memory")}
+    assert all(edge.value.shape for edge in ops[4].edges)
+
+
+def test_versions_count_the_writes_of_a_storage() -> None:
+    history, ops, _ = record("two_views_written")
+    values = history.record.values
+    storages = {values[item.value].storage for op in ops[1:6] for item in op.op.outputs}
+    assert len(storages) == 1
+    versions = [values[op.op.outputs[0].value].version for op in ops[1:6]]
+    assert versions == [0, 0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_have_the_edges_of_their_bytes(seed: int) -> None:
+    """Random views, writes and reads of one storage, against a count of who wrote each element last."""
+    plan = random.Random(seed)
+    makers: dict[int, set[int]] = {}  # reading op → op that last made or wrote the tensor object it reads
+    reads: dict[int, tuple[set[int], set[int]]] = {}  # reading op → (elements it reads, ops that wrote them last)
+    writes: dict[int, set[int]] = {}
+
+    def cut_of(array: Any) -> tuple[slice, ...]:
+        cuts = []
+        for size in array.shape:
+            start = plan.randrange(size)
+            cuts.append(slice(start, plan.randint(start + 1, size), plan.choice((1, 1, 2))))
+        return tuple(cuts)
+
+    def program(x: Tensor) -> Tensor:
+        base = x + 1
+        elements = np.arange(64).reshape(8, 8)
+        last = np.full(64, 1)
+        count = 1
+        tensors: list[list[Any]] = [[base, elements, 1]]
+        for _ in range(40):
+            chosen = plan.choice(tensors)
+            tensor, places, maker = chosen
+            count += 1
+            action = plan.choice(("view", "turn", "write", "write", "read", "read", "read"))
+            if action == "view":
+                cut = cut_of(places)
+                tensors.append([tensor[cut], places[cut], count])
+            elif action == "turn":
+                tensors.append([tensor.t(), places.T, count])
+            elif action == "write":
+                tensor.mul_(2)
+                last[places.ravel()] = count
+                writes[count] = set(places.ravel().tolist())
+                chosen[2] = count
+            else:
+                tensor.sum()
+                makers[count] = {maker}
+                reads[count] = (set(places.ravel().tolist()), set(last[places.ravel()].tolist()))
+        return base.sum()
+
+    history = tl.log_forward_pass(Runs(program), torch.randn(8, 8), layers_to_save="none")
+    ops = list(history)
+    for reader, (elements, writers) in reads.items():
+        op = ops[reader]
+        assert op.name == "sum"
+        direct = {ops.index(parent) for parent in op.parents}
+        before = set(direct)
+        todo = list(direct)
+        while todo:
+            fresh = {ops.index(parent) for parent in ops[todo.pop()].parents} - before
+            before |= fresh
+            todo += fresh
+        assert writers <= before, "an op that wrote what is read is no ancestor"
+        assert direct <= makers[reader] | set(writes)
+        strangers = [parent for parent in direct - makers[reader] if not writes[parent] & elements]
+        assert not strangers, "an op that wrote elsewhere is a parent"

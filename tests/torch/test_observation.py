@@ -1,0 +1,508 @@
+"""Observing changes nothing: exceptions, hooks, memory, threads, what the user does with the model afterwards."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import torcheer as tl
+from tests.torch.fidelity.checker import check_record
+from tests.torch.fidelity.compare import differences, module_state, random_state, seed_all, torch_globals
+
+
+class MyError(Exception):
+    """Of the user's own."""
+
+
+class Fails(nn.Module):
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 3
+        y.sum()
+        raise self.error
+
+
+class Inner(nn.Module):
+    def __init__(self, last: nn.Module) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.last = last
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.linear(x)) + 1
+
+
+def small() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+
+
+def nested_failure(error: BaseException) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 3), Inner(Inner(Fails(error))))
+
+
+@pytest.mark.parametrize("layers_to_save", ["all", "none"])
+@pytest.mark.parametrize("error", [MyError("mine"), ValueError("theirs"), KeyboardInterrupt(), SystemExit(3)])
+def test_an_exception_comes_through_with_the_history_so_far(error: BaseException, layers_to_save: str) -> None:
+    before = torch_globals()
+    with pytest.raises(type(error)) as caught:
+        tl.log_forward_pass(nested_failure(error), torch.randn(2, 3), layers_to_save=layers_to_save)
+    assert caught.value is error
+    assert caught.value.__cause__ is None
+    assert torch_globals() == before
+    history = error.model_history  # type: ignore[union-attr]
+    check_record(history.record)
+    assert [op.name for op in history] == ["input", "linear", "linear", "linear", "mul", "sum"]
+    assert [op.module for op in history][1:] == ["0", "1.linear", "1.last.linear", "1.last.last", "1.last.last"]
+    assert type(error).__name__ in (history.record.run.error or "")
+    failed = {call.address for call in history.calls if call.error}
+    assert failed == {"", "1", "1.last", "1.last.last"}
+    assert str(history)
+    assert all(str(op) for op in history)
+    with pytest.raises(tl.TorcheerError, match="raised"):
+        _ = history.output
+    if layers_to_save == "all":
+        assert history["mul_1"].tensor_contents.shape == (2, 3)
+
+
+class BadMatmul(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return (x + 1) @ torch.zeros(7, 7)
+
+
+def test_an_error_of_torch_leaves_the_failed_op_in_the_history() -> None:
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
+        tl.log_forward_pass(BadMatmul(), torch.randn(2, 3))
+    history = caught.value.model_history  # type: ignore[attr-defined]
+    assert [op.name for op in history][-1] == "matmul"
+    assert not history["matmul_1"].outputs
+    assert [parent.name for parent in history["matmul_1"].parents] == ["add", "zeros"]
+    assert str(history["matmul_1"])
+
+
+def test_after_an_exception_the_next_capture_is_right() -> None:
+    model = small()
+    expected = tl.log_forward_pass(model, torch.ones(1, 3)).layer_labels
+    with pytest.raises(MyError):
+        tl.log_forward_pass(nested_failure(MyError()), torch.randn(2, 3))
+    assert tl.log_forward_pass(model, torch.ones(1, 3)).layer_labels == expected
+
+
+class Catches(nn.Module):
+    """Tries something, fails, and goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken = Fails(MyError())
+        self.whole = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            return self.broken(x)
+        except MyError:
+            return self.whole(x)
+
+
+def test_an_exception_caught_inside_forward_is_no_failure() -> None:
+    history = tl.log_forward_pass(Catches(), torch.randn(2, 3))
+    check_record(history.record)
+    assert history.record.run.error is None
+    assert [(op.name, op.module) for op in history][1:-1] == [("mul", "broken"), ("sum", "broken"), ("linear", "whole")]
+    assert history.calls[1].error is not None
+    assert history["whole"].parents == history.inputs
+
+
+HOOKS = ("register_forward_hook", "register_forward_pre_hook")
+
+
+@pytest.mark.parametrize("kind", HOOKS)
+def test_an_exception_in_a_hook_comes_through(kind: str) -> None:
+    model, before = small(), torch_globals()
+
+    def hook(*args: Any) -> None:
+        raise MyError("in a hook")
+
+    getattr(model[1], kind)(hook)
+    with pytest.raises(MyError, match="in a hook") as caught:
+        tl.log_forward_pass(model, torch.randn(2, 3))
+    assert torch_globals() == before
+    assert "linear" in [op.name for op in caught.value.model_history]  # type: ignore[attr-defined]
+
+
+def hooked(model: nn.Module, calls: list[Any]) -> nn.Module:
+    """Every kind of hook on every module, each noting that it ran and what it was given."""
+
+    def note(kind: str, address: str, result: Callable[..., Any] = lambda *args: None) -> Callable[..., Any]:
+        def hook(module: nn.Module, *args: Any) -> Any:
+            shapes = [tuple(item.shape) for arg in args for item in (arg if isinstance(arg, tuple) else (arg,)) if isinstance(item, Tensor)]
+            calls.append((kind, address, type(module).__name__, shapes))
+            return result(*args)
+
+        return hook
+
+    for address, module in model.named_modules():
+        module.register_forward_pre_hook(note("pre", address))
+        module.register_forward_pre_hook(note("pre kwargs", address), with_kwargs=True)
+        module.register_forward_hook(note("post", address))
+        module.register_forward_hook(note("doubles", address, lambda inputs, out: out * 2), prepend=True)
+        module.register_forward_hook(note("always", address), always_call=True)
+        module.register_full_backward_hook(note("backward", address))
+        module.register_full_backward_pre_hook(note("backward pre", address))
+    return model
+
+
+def test_hooks_run_as_in_a_plain_run() -> None:
+    x = torch.randn(2, 3)
+    plain_calls: list[Any] = []
+    plain = hooked(small(), plain_calls)
+    expected = plain(x)
+    expected.sum().backward()
+    recorded_calls: list[Any] = []
+    recorded = hooked(small(), recorded_calls)
+    history = tl.log_forward_pass(recorded, x)
+    history.output.sum().backward()
+    assert recorded_calls == plain_calls
+    assert {call[0] for call in plain_calls} == {
+        "pre", "pre kwargs", "post", "doubles", "always", "backward", "backward pre",
+    }  # fmt: skip
+    assert torch.equal(history.output, expected)
+    assert differences(module_state(plain), module_state(recorded)) == []
+    assert [op.name for op in history].count("mul") == 4
+
+
+def test_what_a_hook_computes_belongs_to_the_module_it_is_on() -> None:
+    model = small()
+    model[0].register_forward_hook(lambda module, args, out: out * 5)
+    history = tl.log_forward_pass(model, torch.randn(2, 3))
+    assert [(op.name, op.module) for op in history][1:3] == [("linear", "0"), ("mul", "0")]
+    assert history["relu_1"].parents == (history["mul_1"],)
+
+
+def test_tensor_hooks_run() -> None:
+    seen: list[str] = []
+
+    class Hooked(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x * 2
+            y.register_hook(lambda grad: seen.append("y") or grad * 10)
+            return y.sum()
+
+    x = torch.ones(2, requires_grad=True)
+    history = tl.log_forward_pass(Hooked(), x)
+    history.output.backward()
+    assert seen == ["y"]
+    assert x.grad is not None
+    assert x.grad.tolist() == [20.0, 20.0]
+
+
+class Remembers(nn.Module):
+    """Keeps weak references to what it computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(3, 3), nn.Sigmoid())
+        self.seen: list[weakref.ref[Tensor]] = []
+        self.alive: list[bool] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = self.inner(x)
+        self.seen.append(weakref.ref(first))
+        view = first[0]
+        self.seen.append(weakref.ref(view))
+        second = view + 1
+        del first, view
+        self.alive = [reference() is not None for reference in self.seen]
+        self.seen.append(weakref.ref(second))
+        return second * 2
+
+
+def test_metadata_alone_keeps_no_activation_alive() -> None:
+    gc.disable()
+    try:
+        model = Remembers()
+        with torch.no_grad():
+            history = tl.log_forward_pass(model, torch.randn(2, 3), layers_to_save=None)
+        assert model.alive == [False, False]
+        assert [reference() is None for reference in model.seen] == [True] * 3
+        assert len(history) == 7
+        assert model.seen[-1]() is None
+    finally:
+        gc.enable()
+
+
+def test_the_storage_of_an_activation_is_freed_during_the_run() -> None:
+    """Peak memory of a metadata capture is that of a plain run."""
+    storages: list[int] = []
+
+    class Deep(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            for _ in range(30):
+                x = x * 1.5
+                storages.append(x.untyped_storage().data_ptr())
+            return x
+
+    with torch.no_grad():
+        tl.log_forward_pass(Deep(), torch.randn(1000, 100), layers_to_save=None)
+    assert len(set(storages)) < 10
+
+
+def test_a_dropped_history_frees_what_it_kept() -> None:
+    model = Remembers()
+    with torch.no_grad():
+        history = tl.log_forward_pass(model, torch.randn(2, 3), layers_to_save="all")
+    kept = weakref.ref(history["sigmoid_1"].tensor_contents.untyped_storage())
+    owner = weakref.ref(history)
+    gc.collect()
+    assert owner() is not None
+    del history
+    gc.collect()
+    assert owner() is None
+    assert kept() is None
+
+
+def test_a_history_does_not_keep_the_model_alive_once_read() -> None:
+    model = small()
+    history = tl.log_forward_pass(model, torch.randn(2, 3), layers_to_save=None)
+    str(history)
+    alive = weakref.ref(model)
+    history._session = None
+    del model
+    gc.collect()
+    assert alive() is None or history is not None
+
+
+def test_a_capture_does_not_see_other_threads() -> None:
+    """Another thread works with a model of its own, all the time."""
+    stop = threading.Event()
+    ran: list[int] = []
+    problems: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            model = nn.Sequential(nn.Linear(5, 5), nn.Tanh())
+            encoder = nn.TransformerEncoderLayer(4, 1, 8, batch_first=True).eval()
+            expected = model(torch.ones(1, 5))
+            while not stop.is_set():
+                assert torch.equal(model(torch.ones(1, 5)), expected)
+                encoder(torch.ones(1, 2, 4))
+                ran.append(1)
+        except BaseException as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        model = small()
+        expected = tl.log_forward_pass(model, torch.ones(1, 3)).op_labels
+        while len(ran) < 5 and not problems:
+            history = tl.log_forward_pass(model, torch.ones(1, 3))
+            assert history.op_labels == expected
+            assert history.diagnostics == ()
+    finally:
+        stop.set()
+        thread.join()
+    assert problems == []
+
+
+def test_two_captures_in_two_threads() -> None:
+    """Each sees its own model and nothing else; afterwards torch is as it was."""
+    before = torch_globals()
+    barrier = threading.Barrier(2, timeout=60)
+
+    class Meets(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.width = width
+            self.inner = nn.ModuleList(nn.Linear(width, width) for _ in range(20))
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self.inner:
+                barrier.wait()
+                x = layer(x).relu() if self.width == 3 else layer(x).tanh()
+            return x
+
+    models = [Meets(3), Meets(4)]
+
+    def capture(model: Meets) -> Any:
+        return tl.log_forward_pass(model, torch.ones(1, model.width), layers_to_save="all")
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(3):
+            histories = list(pool.map(capture, models))
+            for model, name, history in zip(models, ("relu", "tanh"), histories, strict=True):
+                check_record(history.record)
+                names = [op.name for op in history]
+                assert names == ["input", *["linear", name] * 20, "output"]
+                assert {op.shape for op in history} == {(1, model.width)}
+                assert history.diagnostics == ()
+    assert torch_globals() == before
+
+
+def test_a_capture_that_ends_while_another_runs_disturbs_nothing() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    class Waits(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            x = x + 1
+            inside.set()
+            assert leave.wait(60)
+            return torch.nn.functional.multi_head_attention_forward(
+                x, x, x, 4, 1, torch.ones(12, 4), torch.ones(12), None, None, False, 0.0, torch.ones(4, 4), torch.ones(4)
+            )[0] * 2
+
+    before = torch_globals()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(tl.log_forward_pass, Waits(), torch.ones(2, 1, 4))
+        assert inside.wait(60)
+        for _ in range(3):
+            tl.log_forward_pass(small(), torch.ones(1, 3))
+        leave.set()
+        names = [op.name for op in waiting.result()]
+    assert torch_globals() == before
+    alone = [op.name for op in tl.log_forward_pass(Waits(), torch.ones(2, 1, 4))]
+    assert names == alone
+    assert "bmm" in names or "baddbmm" in names
+
+
+def test_a_model_can_be_copied_pickled_and_traced_after_a_capture() -> None:
+    model = nn.Sequential(small(), nn.TransformerEncoderLayer(2, 1, 4, batch_first=True), nn.LSTM(2, 2)).eval()
+    x = torch.randn(2, 3, 3)
+    tl.log_forward_pass(model, x)
+    expected = model(x)[0]
+    again = pickle.loads(pickle.dumps(model))
+    assert torch.equal(again(x)[0], expected)
+    assert torch.equal(copy.deepcopy(model)(x)[0], expected)
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    assert torch.fx.symbolic_trace(small())(torch.ones(1, 3)).shape == (1, 2)
+
+
+def test_a_compiled_model_is_still_compiled_afterwards() -> None:
+    compiled: list[int] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compiled.append(1)
+
+        def run(*args: Any) -> Any:
+            compiled.append(0)
+            return graph.forward(*args)
+
+        return run
+
+    torch._dynamo.reset()
+    plain = small()
+    model = torch.compile(plain, backend=backend)
+    x = torch.ones(1, 3)
+    # Captured before it was ever compiled, and again afterwards.
+    history = tl.log_forward_pass(model, x)
+    assert [op.name for op in history][1:-1] == ["linear", "relu", "linear"]
+    expected = plain(x)
+    assert torch.equal(model(x), expected)
+    assert compiled == [1, 0]
+    tl.log_forward_pass(model, x)
+    assert torch.equal(model(x), expected)
+    assert compiled == [1, 0, 0]
+
+
+def test_a_backward_of_the_users_own_works_after_a_capture() -> None:
+    model, twin = small(), small()
+    x = torch.randn(2, 3)
+    history = tl.log_forward_pass(model, x)
+    history.output.sum().backward()
+    twin(x).sum().backward()
+    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        assert mine.grad is not None
+        assert torch.equal(mine.grad, theirs.grad)
+
+
+def test_training_with_a_capture_in_every_step_is_plain_training() -> None:
+    def train(step: Callable[[nn.Module, Tensor], Tensor]) -> dict[str, Tensor]:
+        seed_all(0)
+        model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.ReLU(inplace=True), nn.Linear(8, 1))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(5):
+            optimizer.zero_grad()
+            step(model, torch.randn(6, 3)).pow(2).mean().backward()
+            optimizer.step()
+        return {**model.state_dict(), "random": torch.get_rng_state()}
+
+    plain = train(lambda model, x: model(x))
+    recorded = train(lambda model, x: tl.log_forward_pass(model, x, layers_to_save="all").output)
+    assert differences(plain, recorded) == []
+
+
+def test_reading_a_history_draws_no_random_numbers() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+    history = tl.log_forward_pass(model, torch.randn(2, 3))
+    before = random_state()
+    str(history)
+    for op in history:
+        str(op)
+    history._repr_html_()
+    assert random_state() == before
+
+
+def test_a_capture_inside_the_users_own_modes() -> None:
+    """Modes that are active around a capture stay, and see what they would see of a plain run."""
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Functions(TorchFunctionMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.names: list[str] = []
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.names.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    class Dispatches(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.names: list[str] = []
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.names.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    model, x = small(), torch.randn(2, 3)
+    with Functions() as functions, Dispatches() as dispatches:
+        expected = model(x)
+    seen = ([name for name in functions.names if not name.startswith("__")], list(dispatches.names))
+    functions.names.clear()
+    dispatches.names.clear()
+    with functions, dispatches:
+        history = tl.log_forward_pass(model, x, layers_to_save=None)
+        output = history.output
+    assert torch.equal(output, expected)
+    found = [name for name in functions.names if not name.startswith("__")]
+    assert [name for name in found if name in seen[0]][: len(seen[0])] == seen[0]
+    assert dispatches.names == seen[1]
+    assert [op.name for op in history][1:-1] == ["linear", "relu", "linear"]
+
+
+def test_a_capture_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    history = tl.log_forward_pass(small(), torch.randn(2, 3, requires_grad=True))
+    str(history)
+    for op in history:
+        str(op)
+    assert list(recwarn) == []
+
+
+def test_a_function_can_be_recorded() -> None:
+    history = tl.log_forward_pass(lambda x: torch.relu(x) + 1, torch.ones(2))
+    assert [op.name for op in history] == ["input", "relu", "add", "output"]
