@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from torcheer.errors import CaptureError, TorcheerError
+from torcheer.errors import CaptureError, RecordFileError
 from torcheer.history import ModelHistory
 from torcheer.record import file
 from torcheer.views import graph
@@ -50,6 +50,11 @@ def log_forward_pass(
         raise CaptureError(f"vis_opt is {vis_opt!r}. It takes one of {', '.join(map(repr, _VIS_OPTIONS))}.")
     call = inputs.arrange(model, args, kwargs)
     wanted = select.parse(layers_to_save, model)
+    if save_to is not None and os.path.lexists(save_to):
+        raise RecordFileError(
+            f"{os.fspath(save_to)} exists already, and a recording made while a model runs never replaces one. "
+            "Give save_to another path, or remove it first."
+        )
     writer = None if save_to is None else file.TensorWriter(save_to)
     session = TorchSession(model, call, wanted, writer)
     history = ModelHistory(session.record, session.payloads, session)
@@ -90,4 +95,4 @@ def validate(model: Any, *args: Any, **kwargs: Any) -> Validation:
     return validate_capture(model, inputs.arrange(model, args, kwargs))
 
 
-__all__ = ["TorcheerError", "load", "log_forward_pass", "validate"]
+__all__ = ["load", "log_forward_pass", "validate"]

@@ -69,7 +69,8 @@ def test_an_exception_comes_through_with_the_history_so_far(error: BaseException
     assert [op.name for op in history] == ["input", "linear", "linear", "linear", "mul", "sum"]
     assert [op.module for op in history][1:] == ["0", "1.linear", "1.last.linear", "1.last.last", "1.last.last"]
     assert type(error).__name__ in (history.record.run.error or "")
-    failed = {call.address for call in history.calls if call.error}
+    record = history.record
+    failed = {record.modules[call.module].address for call in record.calls if call.error}
     assert failed == {"", "1", "1.last", "1.last.last"}
     assert str(history)
     assert all(str(op) for op in history)
@@ -148,7 +149,8 @@ def hooked(model: nn.Module, calls: list[Any]) -> nn.Module:
 
     def note(kind: str, address: str, result: Callable[..., Any] = lambda *args: None) -> Callable[..., Any]:
         def hook(module: nn.Module, *args: Any) -> Any:
-            shapes = [tuple(item.shape) for arg in args for item in (arg if isinstance(arg, tuple) else (arg,)) if isinstance(item, Tensor)]
+            given = [item for arg in args for item in (arg if isinstance(arg, tuple) else (arg,))]
+            shapes = [tuple(item.shape) for item in given if isinstance(item, Tensor)]
             calls.append((kind, address, type(module).__name__, shapes))
             return result(*args)
 
@@ -166,7 +168,7 @@ def hooked(model: nn.Module, calls: list[Any]) -> nn.Module:
 
 
 def test_hooks_run_as_in_a_plain_run() -> None:
-    x = torch.randn(2, 3)
+    x = torch.randn(2, 3, requires_grad=True)
     plain_calls: list[Any] = []
     plain = hooked(small(), plain_calls)
     expected = plain(x)
@@ -245,19 +247,24 @@ def test_metadata_alone_keeps_no_activation_alive() -> None:
 
 
 def test_the_storage_of_an_activation_is_freed_during_the_run() -> None:
-    """Peak memory of a metadata capture is that of a plain run."""
-    storages: list[int] = []
+    """Without contents a capture needs no more memory than a plain run."""
 
-    class Deep(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            for _ in range(30):
-                x = x * 1.5
-                storages.append(x.untyped_storage().data_ptr())
-            return x
+    def num_addresses(layers_to_save: str) -> int:
+        addresses: set[int] = set()
 
-    with torch.no_grad():
-        tl.log_forward_pass(Deep(), torch.randn(1000, 100), layers_to_save=None)
-    assert len(set(storages)) < 10
+        class Deep(nn.Module):
+            def forward(self, x: Tensor) -> Tensor:
+                for _ in range(50):
+                    x = x * 1.5
+                    addresses.add(x.untyped_storage().data_ptr())
+                return x
+
+        with torch.no_grad():
+            tl.log_forward_pass(Deep(), torch.randn(1000, 100), layers_to_save=layers_to_save)
+        return len(addresses)
+
+    assert num_addresses("none") < 25
+    assert num_addresses("all") == 50
 
 
 def test_a_dropped_history_frees_what_it_kept() -> None:
@@ -272,17 +279,6 @@ def test_a_dropped_history_frees_what_it_kept() -> None:
     gc.collect()
     assert owner() is None
     assert kept() is None
-
-
-def test_a_history_does_not_keep_the_model_alive_once_read() -> None:
-    model = small()
-    history = tl.log_forward_pass(model, torch.randn(2, 3), layers_to_save=None)
-    str(history)
-    alive = weakref.ref(model)
-    history._session = None
-    del model
-    gc.collect()
-    assert alive() is None or history is not None
 
 
 def test_a_capture_does_not_see_other_threads() -> None:
@@ -356,13 +352,15 @@ def test_a_capture_that_ends_while_another_runs_disturbs_nothing() -> None:
     inside, leave = threading.Event(), threading.Event()
 
     class Waits(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(4, 1)
+
         def forward(self, x: Tensor) -> Tensor:
             x = x + 1
             inside.set()
             assert leave.wait(60)
-            return torch.nn.functional.multi_head_attention_forward(
-                x, x, x, 4, 1, torch.ones(12, 4), torch.ones(12), None, None, False, 0.0, torch.ones(4, 4), torch.ones(4)
-            )[0] * 2
+            return self.attention(x, x, x)[0] * 2
 
     before = torch_globals()
     with ThreadPoolExecutor(1) as pool:

@@ -99,16 +99,19 @@ def case(name: str, build: Any, **options: Any) -> Case:
     return Case(name, model_of(lambda: (build(), inputs())), min_ops=3, **{"check": check_small, **options})
 
 
+# The eager source is recorded, and its autograd nodes are those of eager code.
+COMPILED: dict[str, Any] = {"same_nodes": False, "diagnostics": ("compiled-ran-eagerly",)}
+
 CASES = [
     case("jit_script", lambda: scripted(0), marks=(_JIT,)),
     case("jit_script_warm", lambda: scripted(3), marks=(_JIT,)),
     case("jit_trace", traced, marks=(_JIT,)),
     case("jit_script_submodule", lambda: Holder(scripted(0)), check=check_held, marks=(_JIT,)),
     case("jit_trace_submodule", lambda: Holder(traced()), check=check_held, marks=(_JIT,)),
-    case("compile_eager", lambda: compiled("eager"), same_nodes=False),
-    case("compile_aot_eager", lambda: compiled("aot_eager"), same_nodes=False),
-    case("compile_inductor", lambda: compiled("inductor"), same_nodes=False, marks=(_MKLDNN,)),
-    case("compile_submodule", lambda: Holder(compiled("eager")), check=check_held, marks=(_GRAD,)),
+    case("compile_eager", lambda: compiled("eager"), **COMPILED),
+    case("compile_aot_eager", lambda: compiled("aot_eager"), **COMPILED),
+    case("compile_inductor", lambda: compiled("inductor"), **COMPILED, marks=(_MKLDNN,)),
+    case("compile_submodule", lambda: Holder(compiled("eager")), check=check_held, **COMPILED, marks=(_GRAD,)),
     case("exported_program", exported),
     case("exported_submodule", lambda: Holder(exported()), check=check_held),
     case("fx", lambda: torch.fx.symbolic_trace(Small())),

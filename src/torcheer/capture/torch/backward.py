@@ -57,6 +57,10 @@ class BackwardRecorder:
         try:
             with backward_runner(self._wrap):
                 yield
+        except BaseException:
+            if len(tape.events) == first and not self._gradients:
+                run.num_backward -= 1  # it never began
+            raise
         finally:
             add_backward_events(self.finisher, first, self.owners)
             self._add_times()

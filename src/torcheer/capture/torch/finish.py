@@ -234,8 +234,9 @@ class Finisher:
         op.params = self.values.params_of(op.inputs)
         op.parents = tuple(edge for path, _ in refs for edge in edges(sources[path], path, aten=True))
         upper = record.ops[owner] if owner is not None and phase == "forward" else None
+        if owner is not None:
+            record.ops[owner].aten += (op.index,)
         if upper is not None:
-            upper.aten += (op.index,)
             found = [edge for path, _ in refs for edge in edges(sources[path], path, aten=False)]
             self._read_inside(upper, found, op)
             self._last_aten[upper.index] = op.index

@@ -37,12 +37,17 @@ class Inputs:
 
 def arrange(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Inputs:
     """Decide how the given arguments call the model, and refuse what cannot be a call."""
+    if not callable(model) or isinstance(model, torch.Tensor):
+        raise CaptureError(
+            f"The first argument is the model, and a {type(model).__name__} is none. "
+            "Call log_forward_pass(model, x), with the model first and its inputs after it."
+        )
     signature = _signature(model)
     if len(args) == 1 and not kwargs:
         given = args[0]
         if isinstance(given, (list, tuple)) and not hasattr(given, "_fields"):
             return _of_sequence(signature, given)
-        if isinstance(given, dict) and _fits(signature, (), given) and not _is_single(signature):
+        if isinstance(given, dict) and _fits(signature, (), given):
             return Inputs((), dict(given))
     if signature is not None:
         try:
@@ -85,15 +90,6 @@ def _fits(signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: di
     except TypeError:
         return False
     return True
-
-
-def _is_single(signature: inspect.Signature | None) -> bool:
-    """Does the forward take exactly one plain parameter, so that a dict is that parameter?"""
-    if signature is None:
-        return False
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    kinds = [parameter.kind for parameter in signature.parameters.values()]
-    return kinds.count(plain[0]) + kinds.count(plain[1]) == 1 and len(kinds) == 1
 
 
 def _name(model: Any) -> str:

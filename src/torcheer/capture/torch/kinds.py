@@ -46,6 +46,11 @@ def _metadata_calls() -> frozenset[object]:
         if name != "is_nonzero":
             calls.append(getattr(torch, name, None))
     calls.append(getattr(torch.Tensor.grad, "__set__", None))
+    # Marks of torch.profiler.record_function, which compute nothing.
+    for name in ("_record_function_enter_new", "_record_function_enter", "_record_function_exit"):
+        packet = getattr(torch.ops.profiler, name, None)
+        if packet is not None:
+            calls += [packet, *(getattr(packet, overload) for overload in packet.overloads())]
     return frozenset(call for call in calls if call is not None)
 
 
@@ -63,6 +68,7 @@ class AtenKind(NamedTuple):
     writes: tuple[int | str, ...]  # argument positions (or keyword names) that are written in place
     is_view: bool  # returns tensors that share memory with an argument
     changes_geometry: bool  # changes shape or strides of an argument (t_, resize_, set_)
+    is_mark: bool  # marks time or memory for the profiler and computes nothing
     is_custom: bool  # has a kernel of the user's own, written in Python
     is_higher_order: bool  # cond, while_loop: takes functions, has no schema
 
@@ -70,7 +76,7 @@ class AtenKind(NamedTuple):
 def describe(func: object) -> AtenKind:
     """Read an operator's schema."""
     if isinstance(func, HigherOrderOperator) or not isinstance(func, OpOverload):
-        return AtenKind(f"higher_order.{getattr(func, '__name__', func)}", (), True, False, False, True)
+        return AtenKind(f"higher_order.{getattr(func, '__name__', func)}", (), True, False, False, False, True)
     schema = func._schema
     writes: list[int | str] = []
     for position, argument in enumerate(schema.arguments):
@@ -83,4 +89,5 @@ def describe(func: object) -> AtenKind:
     # An operator with out= resizes what it writes to.
     has_out = any(argument.is_out for argument in schema.arguments)
     changes_geometry = has_out or torch.Tag.inplace_view in func.tags
-    return AtenKind(str(func), tuple(writes), is_view, changes_geometry, is_custom_operator(func), False)
+    is_mark = func.namespace == "profiler"
+    return AtenKind(str(func), tuple(writes), is_view, changes_geometry, is_mark, is_custom_operator(func), False)

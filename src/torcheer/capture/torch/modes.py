@@ -138,6 +138,8 @@ class AtenLevel(TorchDispatchMode):
         if tape.is_paused:
             return func(*args, **kwargs) if kwargs else func(*args)
         kind = tape.aten_kinds.get(id(func)) or tape.kind_of(func)
+        if kind.is_mark:
+            return func._op(*args, **(kwargs or {}))
         if kind.is_higher_order:
             # cond, while_loop: run as they are, with what their branches do recorded.
             return plain_kernel(func)(*(self._inside(arg) for arg in args), **(kwargs or {}))

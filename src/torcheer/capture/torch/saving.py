@@ -8,7 +8,8 @@ showing the wrong numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -101,6 +102,11 @@ class Keeper:
         self.store = store
         self.names: dict[tuple[int, int], str] = {}  # (event, ref) → name of the contents
         self._by_storage: dict[int, list[str]] = {}
+        self._borrowed: set[int] = set()
+
+    def borrow(self, tensors: Iterable[Tensor]) -> None:
+        """The memory of these outlives the run and is written to after it: what shares it is copied at once."""
+        self._borrowed.update(storage for storage in map(_storage, tensors) if storage is not None)
 
     def offer(self, event: int, func: Any, ref: Ref, tensor: Tensor) -> None:
         """An op returned a tensor; keep it if it is wanted."""
@@ -119,24 +125,28 @@ class Keeper:
         if reason is not None:
             self.store.skip(name, reason)
             return
-        if type(tensor) in (Tensor, torch.nn.Parameter):
-            # Without its autograd graph, which the kept tensor would otherwise hold in memory.
-            with no_dispatch_mode(), no_function_mode(), torch.no_grad():
-                self.store.put(name, tensor.view_as(tensor) if tensor.is_inference() else tensor.detach())
-        else:
-            self._put_subclass(name, tensor)
         storage = _storage(tensor)
-        if storage is not None:
+        with self._own_calls(tensor):
+            # Without its autograd graph, which the kept tensor would otherwise hold in memory.
+            alias = tensor.view_as(tensor) if tensor.is_inference() else tensor.detach()
+            self.store.put(name, _copy(alias) if storage in self._borrowed else alias)
+        if storage is not None and storage not in self._borrowed:
             self._by_storage.setdefault(storage, []).append(name)
 
-    def _put_subclass(self, name: str, tensor: Tensor) -> None:
+    @contextmanager
+    def _own_calls(self, tensor: Tensor) -> Iterator[None]:
+        """Calls on a tensor that are torcheer's own, and are not to be recorded."""
+        if type(tensor) in (Tensor, torch.nn.Parameter):
+            with no_dispatch_mode(), no_function_mode(), torch.no_grad():
+                yield
+            return
         # A subclass (DTensor) does its work in its own __torch_dispatch__, which must stay on.
-        self.tape.is_paused = True
+        paused, self.tape.is_paused = self.tape.is_paused, True
         try:
             with no_function_mode(), torch.no_grad():
-                self.store.put(name, tensor.detach())
+                yield
         finally:
-            self.tape.is_paused = False
+            self.tape.is_paused = paused
 
     def before_write(self, kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
         """An operator is about to write: copy what was kept of the memory it writes to."""
@@ -155,15 +165,15 @@ class Keeper:
             return
         for name in self._by_storage.pop(storage, ()):
             if self.store.is_pending(name):
-                with no_dispatch_mode(), no_function_mode(), torch.no_grad():
-                    # Not store[name]: some operators count their write before they make it.
-                    held = self.store.peek(name) if isinstance(self.store, Kept) else self.store[name]
+                # Not store[name]: some operators count their write before they make it.
+                held = self.store.peek(name) if isinstance(self.store, Kept) else self.store[name]
+                with self._own_calls(held):
                     self.store.put(name, _copy(held))
 
 
 def _copy(tensor: Tensor) -> Tensor:
     """A copy that keeps the strides where it can, so that it looks as it was recorded."""
-    if type(tensor) is not Tensor or tensor.layout is not torch.strided:
+    if type(tensor) is not Tensor or tensor.layout is not torch.strided or tensor.is_nested:
         return tensor.clone()
     if any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True)):
         return tensor.clone()
@@ -175,6 +185,8 @@ def _why_not(tensor: Tensor) -> str | None:
     """Why a tensor's contents cannot be kept, None where they can."""
     if tensor.is_meta or type(tensor).__name__ == "FakeTensor":
         return "it is a fake or meta tensor, which has no contents"
+    if torch.nn.parameter.is_lazy(tensor):
+        return "it is a parameter that had no shape yet"
     if tensor._is_zerotensor():
         return "it is a zero tensor, which has no memory"
     if is_functional_wrapper(tensor):

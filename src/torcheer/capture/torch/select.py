@@ -101,7 +101,12 @@ class Keys:
             return
         label = _LABEL.match(key)
         if label is None or not _is_op_name(label[1]):
-            names = [*addresses, *sorted(_op_names())] if label is None else [*addresses, *_label_names(key)]
+            if _is_op_name(key):
+                raise LookupKeyError(
+                    f"layers_to_save: {key!r} is the name of many layers. Say which one, such as '{key}_1', "
+                    f"or keep them all with layers_to_save=lambda op: op.name == {key!r}."
+                )
+            names = list(addresses) if label is None else [*addresses, *_label_names(key)]
             raise LookupKeyError(
                 f"layers_to_save: {key!r} names no module of the model and no layer.{near_misses(key, names)} "
                 "A key is a module address ('features.6'), a layer label ('conv2d_3', 'conv2d_3_7:1') "

@@ -25,6 +25,7 @@ from torcheer.capture.torch.saving import Keeper, Kept, Store, Wanted
 from torcheer.capture.torch.select import Keys, asked_values
 from torcheer.capture.torch.structure import Structure, snapshot
 from torcheer.capture.torch.tape import INPUT, OUTPUT, Tape, named_tensors
+from torcheer.errors import CaptureError
 from torcheer.record.file import FilePayloads, TensorWriter
 from torcheer.record.model import Record, Ref, Run
 from torcheer.record.payload import Payloads
@@ -92,6 +93,10 @@ class TorchSession:
         return self.output
 
     def _keep_inputs(self, keeper: Keeper) -> None:
+        # The next batch may be copied into an input, and the next run changes the buffers.
+        keeper.borrow(tensor for _, tensor in self.inputs.tensors())
+        if isinstance(self.model, torch.nn.Module):
+            keeper.borrow(self.model.buffers())
         if isinstance(self.wanted, Keys) and self.wanted.modules:
             self.tape.keep_outputs = self._keep_module_output
         for _, tensor in self.inputs.tensors():
@@ -168,6 +173,11 @@ class TorchSession:
 
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
         """Run ``loss.backward(**kwargs)`` and add it to the record."""
+        if not isinstance(loss, Tensor):
+            raise CaptureError(
+                f"log_backward takes the loss, a tensor, and was given {type(loss).__name__}. "
+                "Call it as history.log_backward(loss), where loss was computed from history.output."
+            )
         with self.watching_backward():
             loss.backward(**kwargs)
 
@@ -230,4 +240,9 @@ def _plain_output(output: Any) -> Any:
         return output
     if isinstance(output, (tuple, list)):
         return tuple(_plain_output(item) for item in output)
+    if isinstance(output, dict):
+        return {str(key): _plain_output(item) for key, item in output.items()}
+    fields = getattr(output, "__dataclass_fields__", None)
+    if fields is not None and not isinstance(output, type):
+        return {name: _plain_output(getattr(output, name, None)) for name in fields}
     return None

@@ -145,7 +145,8 @@ class _Census(TorchDispatchMode):
         self.names: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(str(func))
+        if not str(func).startswith("profiler."):
+            self.names.append(str(func))
         return func(*args, **(kwargs or {}))
 
 
