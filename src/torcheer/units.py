@@ -32,9 +32,26 @@ def seconds_text(time_ns: int | None) -> str:
     return f"{time_ns / 1e9:.3f} s"
 
 
+def elapsed_text(time_ns: int | None) -> str:
+    """``288000000`` → ``'0.288s'``, as TorchLens prints the time of a run; None → ``'not known'``."""
+    if time_ns is None or time_ns < 10_000_000:
+        return scientific_seconds(time_ns)
+    return f"{time_ns / 1e9:.3f}s"
+
+
+def scientific_seconds(time_ns: int | None) -> str:
+    """``567000`` → ``'5.670E-04s'``, as TorchLens prints the time of a layer; None → ``'not known'``."""
+    return "not known" if time_ns is None else f"{time_ns / 1e9:.3E}s"
+
+
 def count_text(count: int) -> str:
     """``61100840`` → ``'61,100,840'``."""
     return f"{count:,}"
+
+
+def counted_text(count: int, noun: str, nouns: str = "") -> str:
+    """``1, 'op'`` → ``'1 op'``; ``1200, 'op'`` → ``'1,200 ops'``; ``2, 'pass', 'passes'`` → ``'2 passes'``."""
+    return f"{count_text(count)} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def shape_text(shape: Sequence[int | str]) -> str:

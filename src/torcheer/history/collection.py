@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar, overload
 
 from torcheer.errors import LookupKeyError, near_misses
+from torcheer.units import counted_text
 
 SHOWN = 8  # how many names the repr of a mapping lists
 View_co = TypeVar("View_co", covariant=True)
@@ -68,7 +69,7 @@ class ViewMapping(Mapping[str, View_co], Generic[View_co]):
     def __repr__(self) -> str:
         shown = ", ".join(repr(name) for name in list(self._index)[:SHOWN])
         more = f" and {len(self) - SHOWN} more" if len(self) > SHOWN else ""
-        return f"<{len(self)} {self._noun}s: {shown}{more}>"
+        return f"<{counted_text(len(self), self._noun)}: {shown}{more}>"
 
     def _ipython_key_completions_(self) -> list[str]:
         return [*self._index, *self._aliases]

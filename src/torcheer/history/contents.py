@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torcheer.record.model import Gradient, Record
-from torcheer.record.payload import Payloads
+from torcheer.record.payload import Payloads, is_kept, reason_missing
 
 
 class Contents:
@@ -23,15 +23,12 @@ class Contents:
         return self._is_kept(self.record.saved.get(value))
 
     def read(self, value: int) -> Any:
-        """Return a value's contents, which must be kept."""
+        """Return a value's contents, which must be kept. ``NotSavedError`` where they were overwritten since."""
         return self.payloads[self.record.saved[value]]
 
     def why_not(self, value: int) -> str | None:
-        """Return why contents that were to be kept are not, None where they were not to be kept."""
-        name = self.record.saved.get(value)
-        if name is None:
-            return None
-        return str(getattr(self.payloads, "unsaved", {}).get(name, "the recording does not have them"))
+        """Return why contents that were to be kept cannot be had, None where they were not to be kept."""
+        return self._why_not(self.record.saved.get(value))
 
     def gradient_of(self, value: int) -> Gradient | None:
         """Return a value's gradient in the last backward pass that reached it."""
@@ -53,8 +50,17 @@ class Contents:
             return None
         return self.payloads[gradient.payload]
 
+    def why_no_gradient(self, gradient: Gradient | None) -> str | None:
+        """Return why a gradient that was to be kept cannot be had, None where none was to be kept."""
+        return None if gradient is None else self._why_not(gradient.payload)
+
     def _is_kept(self, name: str | None) -> bool:
-        return name is not None and name in self.payloads
+        return name is not None and is_kept(self.payloads, name)
+
+    def _why_not(self, name: str | None) -> str | None:
+        if name is None:
+            return None
+        return reason_missing(self.payloads, name) or "the recording does not have them"
 
     def _read_gradients(self) -> None:
         # A backward pass adds to the record while the history is in use.

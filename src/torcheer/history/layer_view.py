@@ -10,6 +10,7 @@ from torcheer.errors import LookupKeyError
 from torcheer.history import op_text
 from torcheer.history.op_view import OpView
 from torcheer.record.model import Frame, Layer, Shape
+from torcheer.units import counted_text
 
 if TYPE_CHECKING:
     from torcheer.history.model_history import ModelHistory
@@ -34,7 +35,7 @@ class LayerView:
         return hash((id(self._history.record), "layer", self._index))
 
     def __repr__(self) -> str:
-        return f"<LayerView {self.label}: {self.num_passes} passes>"
+        return f"<LayerView {self.label}: {counted_text(self.num_passes, 'pass', 'passes')}>"
 
     def __str__(self) -> str:
         return op_text.describe_layer(self)
@@ -168,5 +169,5 @@ class LayerView:
         return self._history.lookup.keys_of_layer(self._index)
 
     def _ask_for_a_pass(self) -> NoReturn:
-        label = self.label
-        raise LookupKeyError(f"{label} has {self.num_passes} passes; ask for one: history['{label}:1']")
+        label, passes = self.label, counted_text(self.num_passes, "pass", "passes")
+        raise LookupKeyError(f"{label} has {passes}; ask for one: history['{label}:1']")

@@ -25,6 +25,7 @@ from torcheer.history.structure import Structure
 from torcheer.record import file
 from torcheer.record.model import Diagnostic, Record
 from torcheer.record.payload import Payloads
+from torcheer.units import counted_text
 
 _NOT_GIVEN = object()
 
@@ -89,7 +90,7 @@ class ModelHistory:
         return sorted(name for name in super().__dir__() if not name.startswith("_"))
 
     def __repr__(self) -> str:
-        counts = f"{len(self)} operations in {len(self.record.layers)} layers"
+        counts = f"{counted_text(len(self), 'operation')} in {counted_text(len(self.record.layers), 'layer')}"
         return f"<ModelHistory of {self.record.run.model}: {counts}>"
 
     def __str__(self) -> str:

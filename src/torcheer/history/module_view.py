@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torcheer.errors import NotSavedError
 from torcheer.history.op_view import OpView
 from torcheer.record.model import Item, Module, ModuleCall, Param, Shape
-from torcheer.units import bytes_text, count_text, seconds_text, shape_text
+from torcheer.units import bytes_text, count_text, counted_text, seconds_text, shape_text
 
 if TYPE_CHECKING:
     from torcheer.history.model_history import ModelHistory
@@ -123,7 +123,7 @@ class CallView(_Entry):
 
     def __repr__(self) -> str:
         name = self.label or "the model itself"
-        return f"<CallView {name}: {len(self.ops)} operations, {seconds_text(self.time_ns)}>"
+        return f"<CallView {name}: {counted_text(len(self.ops), 'operation')}, {seconds_text(self.time_ns)}>"
 
     @property
     def entry(self) -> ModuleCall:

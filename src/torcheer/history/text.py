@@ -7,7 +7,7 @@ from itertools import groupby
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from torcheer.units import bytes_text, count_text
+from torcheer.units import bytes_text, count_text, counted_text, elapsed_text
 
 if TYPE_CHECKING:
     from torcheer.history.model_history import ModelHistory
@@ -43,26 +43,18 @@ def facts(history: ModelHistory) -> Iterator[str]:
     flow = "recurrent" if history.is_recurrent else "purely feedforward"
     branches = "with branching" if history.is_branching else "without branching"
     num_modules = max(len(history.record.modules) - 1, 0)  # without the model itself
-    yield f"Model structure: {flow}, {branches}; {_plural(num_modules, 'total module')}."
+    yield f"Model structure: {flow}, {branches}; {counted_text(num_modules, 'total module')}."
     yield _tensors(history)
     yield from _params(history)
     if history.structure.num_inner:
-        inside = _plural(history.structure.num_inner, "operation")
+        inside = counted_text(history.structure.num_inner, "operation")
         yield f"{inside} inside other operations, not listed: history[label].inner"
     if run.num_backward:
         yield _backward(history)
     yield f"Random seed: {'not known' if run.seed is None else run.seed}"
     yield f"Time elapsed: {elapsed_text(run.time_ns)}"
     if history.diagnostics:
-        yield f"{_plural(len(history.diagnostics), 'remark')} on this recording: history.diagnostics"
-
-
-def elapsed_text(time_ns: int | None) -> str:
-    """Return ``0.288s``, as TorchLens prints the time of a run."""
-    if time_ns is None:
-        return "not known"
-    seconds = time_ns / 1e9
-    return f"{seconds:.3f}s" if seconds >= 0.01 else f"{seconds:.3E}s"
+        yield f"{counted_text(len(history.diagnostics), 'remark')} on this recording: history.diagnostics"
 
 
 def _tensors(history: ModelHistory) -> str:
@@ -71,27 +63,27 @@ def _tensors(history: ModelHistory) -> str:
     saved = [value for value in made if contents.has(value)]
     made_size = bytes_text(sum(values[value].size_bytes or 0 for value in made))
     saved_size = bytes_text(sum(values[value].size_bytes or 0 for value in saved))
-    computed = f"{_plural(len(made), 'tensor')} ({made_size}) computed in forward pass"
-    return f"{computed}; {_plural(len(saved), 'tensor')} ({saved_size}) saved."
+    computed = f"{counted_text(len(made), 'tensor')} ({made_size}) computed in forward pass"
+    return f"{computed}; {counted_text(len(saved), 'tensor')} ({saved_size}) saved."
 
 
 def _params(history: ModelHistory) -> Iterator[str]:
     params = [(index, param) for index, param in enumerate(history.record.params) if param.kind == "param"]
     used = [param for index, param in params if index in history.structure.used_params]
-    total = count_text(sum(param.num_elements or 0 for param in used))
+    total = counted_text(sum(param.num_elements or 0 for param in used), "param")
     size = bytes_text(sum(param.size_bytes or 0 for param in used))
-    yield f"{_plural(len(used), 'parameter operation')} ({total} params total; {size})."
+    yield f"{counted_text(len(used), 'parameter operation')} ({total} total; {size})."
     unused = len(params) - len(used)
     if unused:
-        yield f"{_plural(unused, 'parameter')} of the model not used in this run."
+        yield f"{counted_text(unused, 'parameter')} of the model not used in this run."
 
 
 def _backward(history: ModelHistory) -> str:
     gradients = history.record.gradients
     num_values = len({gradient.value for gradient in gradients if gradient.value is not None})
     num_params = len({gradient.param for gradient in gradients if gradient.param is not None})
-    passes = _plural(history.record.run.num_backward, "backward pass", "backward passes")
-    kept = f"{_plural(num_values, 'tensor')} and {_plural(num_params, 'parameter')}"
+    passes = counted_text(history.record.run.num_backward, "backward pass", "backward passes")
+    kept = f"{counted_text(num_values, 'tensor')} and {counted_text(num_params, 'parameter')}"
     return f"{passes} recorded; gradients of {kept}."
 
 
@@ -130,7 +122,3 @@ def _listing(history: ModelHistory) -> Iterator[str]:
     yield from numbered[:HEAD]
     yield f"… {count_text(len(numbered) - HEAD - TAIL)} more: history.layer_labels"
     yield from numbered[-TAIL:]
-
-
-def _plural(count: int, noun: str, nouns: str = "") -> str:
-    return f"{count_text(count)} {noun if count == 1 else nouns or noun + 's'}"

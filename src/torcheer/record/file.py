@@ -19,11 +19,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from torcheer.errors import NotSavedError
 from torcheer.record.file_structure import load
 from torcheer.record.file_tensors import FilePayloads, check_shard
 from torcheer.record.file_writer import TensorWriter
 from torcheer.record.model import Record
-from torcheer.record.payload import Payloads
+from torcheer.record.payload import Payloads, unsaved_of
 
 __all__ = ["FilePayloads", "TensorWriter", "read", "write"]
 
@@ -32,8 +33,13 @@ def write(record: Record, payloads: Payloads, path: str | os.PathLike[str], *, o
     """Write a recording and return its path. ``overwrite`` replaces a recording, and nothing else."""
     with TensorWriter(path, overwrite=overwrite) as writer:
         for name in payloads:
-            writer.put(name, payloads[name])
-        for name, reason in getattr(payloads, "unsaved", {}).items():
+            try:
+                contents = payloads[name]
+            except NotSavedError as error:  # overwritten since; the others are worth saving all the same
+                writer.skip(name, str(error))
+            else:
+                writer.put(name, contents)
+        for name, reason in unsaved_of(payloads).items():
             writer.skip(name, reason)
         return writer.finish(record).path
 

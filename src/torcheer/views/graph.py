@@ -11,7 +11,7 @@ from typing import Any
 
 from torcheer.history.structure import Structure
 from torcheer.record.model import Op, Record
-from torcheer.units import bytes_text, count_text, shape_text
+from torcheer.units import bytes_text, counted_text, shape_text
 
 Graph = dict[str, Any]
 
@@ -175,7 +175,7 @@ def _dot_node(node: Graph) -> str:
     lines = [node["label"] + passes]
     lines += [f"{shape_text(o['shape'])} · {bytes_text(o['size_bytes'])}" for o in node["outputs"][:3]]
     if len(node["outputs"]) > 3:
-        lines.append(f"and {count_text(len(node['outputs']) - 3)} more outputs")
+        lines.append(f"and {counted_text(len(node['outputs']) - 3, 'more output')}")
     params = [param for param in node["params"] if param["kind"] == "param"]
     if params:
         lines.append("params " + ", ".join(shape_text(param["shape"]) for param in params[:4]))

@@ -80,12 +80,25 @@ def check_small(history: ModelHistory) -> None:
         todo += fresh
     assert set(history.inputs) <= reached
     assert set(products) <= reached
-    assert all(op.params for op in products)
+
+
+def check_params(history: ModelHistory) -> None:
+    check_small(history)
+    read = {param.address.removeprefix("module.") for op in history if op.name == "linear" for param in op.params}
+    assert read == {"first.weight", "first.bias", "second.weight", "second.bias"}
+
+
+def check_gathered(history: ModelHistory) -> None:
+    """The products read what the ops before them gathered from the shards."""
+    check_small(history)
+    for op in history:
+        if op.name == "linear":
+            assert [edge.argument for edge in op.edges if edge.parent.name == "copy"] == ["1", "2"]
 
 
 CASES = [
-    Case("ddp", model_of(ddp), min_ops=3, check=check_small),
-    Case("fsdp2", model_of(fsdp), min_ops=3, check=check_small),
-    Case("dtensor", model_of(dtensor), min_ops=3, check=check_small),
-    Case("tensor_parallel", model_of(tensor_parallel), min_ops=3, check=check_small),
+    Case("ddp", model_of(ddp), min_ops=3, check=check_params),
+    Case("fsdp2", model_of(fsdp), min_ops=3, check=check_gathered),
+    Case("dtensor", model_of(dtensor), min_ops=3, check=check_params),
+    Case("tensor_parallel", model_of(tensor_parallel), min_ops=3, check=check_params),
 ]

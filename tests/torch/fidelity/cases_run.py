@@ -247,6 +247,7 @@ CASES = [
     ),
     Case(
         "lazy_modules", model_of(lazy), names=("conv1d", "relu", "flatten", "linear"), min_ops=4, check=check_lazy,
+        keeps_all=False,
     ),
 ]  # fmt: skip
 

@@ -218,7 +218,7 @@ CASES = [
         "quantize_per_tensor", model_of(lambda: (Quantizing(), torch.randn(2, 3))),
         names=("quantizepertensor", "dequantize", "mul"), min_ops=3, marks=_QUANTIZED,
     ),
-    case("complex", model_of(lambda: (Complex(), torch.randn(3, 4))), names=("fftfft", "matmul", "fftirfft"), min_ops=6),
+    case("complex", model_of(lambda: (Complex(), torch.randn(3, 4))), names=("fft", "matmul", "irfft"), min_ops=6),
     case("complex_conjugated", model_of(lambda: (Conjugated(), torch.randn(3))), names=("mul", "conj"), min_ops=4),
     case("meta", model_of(meta), names=("conv1d", "batchnorm", "relu", "mean"), min_ops=4, keeps_all=False),
     case("fake_tensor", model_of(fake), names=("conv1d", "batchnorm", "relu", "mean"), min_ops=4, keeps_all=False, census=False),

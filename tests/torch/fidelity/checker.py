@@ -13,7 +13,7 @@ import torcheer as tl
 from tests.torch.fidelity.case import Case
 from tests.torch.fidelity.compare import content_differences, has_memory, differences, module_state, random_state, seed_all, torch_globals
 from torcheer.errors import NotSavedError
-from torcheer.history import ModelHistory
+from torcheer.history import ModelHistory, OpView
 from torcheer.record.model import Op, Record
 
 
@@ -30,7 +30,9 @@ class _Census(TorchDispatchMode):
         if isinstance(func, torch._ops.HigherOrderOperator):
             with self:
                 return func(*args, **(kwargs or {}))
-        self.names.append(str(func))
+        # Marks for the profiler are no operations.
+        if func.namespace != "profiler":
+            self.names.append(str(func))
         return func(*args, **(kwargs or {}))
 
 
@@ -181,6 +183,8 @@ def _check_contents(history: ModelHistory, layers_to_save: str, keeps_all: bool)
     for op in history:
         if not op.has_contents:
             assert not op.outputs or not keeps_all, f"{op.label} is not kept"
+            for place in range(len(op.outputs)):
+                _check_unkept(op, place)
             continue
         for place, output in enumerate(op.outputs):
             tensor, value = op.tensor(place), output.value
@@ -195,6 +199,13 @@ def _check_contents(history: ModelHistory, layers_to_save: str, keeps_all: bool)
     for op, tensor in zip(history.outputs, returned, strict=True):
         if op.has_contents or keeps_all:
             assert content_differences(op.tensor(), tensor) == []
+
+
+def _check_unkept(op: OpView, place: int) -> None:
+    try:
+        op.tensor(place)
+    except NotSavedError as error:
+        assert "could not be kept: " in str(error)
 
 
 def _check_file(history: ModelHistory, folder: Path) -> None:

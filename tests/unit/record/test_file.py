@@ -60,9 +60,7 @@ def test_names_of_tensors_are_known_without_opening_them(recording: Path) -> Non
     assert "value.6" not in payloads
     assert 4 not in payloads
     assert payloads.unsaved == {"value.6": "its layout is sparse_coo"}
-    with pytest.raises(
-        NotSavedError, match=r"'value\.6' was not saved: its layout is sparse_coo\. Its shape"
-    ):
+    with pytest.raises(NotSavedError, match=r"'value\.6' was not saved: its layout is sparse_coo\. Its shape"):
         payloads["value.6"]
     with pytest.raises(NotSavedError, match=r"'value\.7' is not in the recording .*run\.tch"):
         payloads["value.7"]
@@ -86,9 +84,7 @@ def test_a_name_that_a_tensor_file_could_not_hold_is_refused(name: str, tmp_path
 
 def test_an_existing_recording_is_replaced_only_when_asked_for(recording: Path) -> None:
     before = (recording / FILE_NAME).read_bytes()
-    with pytest.raises(
-        RecordFileError, match=r"exists already\. Choose another path, or pass overwrite=True"
-    ):
+    with pytest.raises(RecordFileError, match=r"exists already\. Choose another path, or pass overwrite=True"):
         write(loop_record(), {}, recording)
     assert (recording / FILE_NAME).read_bytes() == before
     write(loop_record(), {}, recording, overwrite=True)
@@ -147,9 +143,7 @@ def test_overwrite_replaces_nothing_but_recordings(make: Any, reason: str, tmp_p
     with pytest.raises(RecordFileError) as caught:
         write(make_record(), {}, path, overwrite=True)
     assert "is not a torcheer recording (" + reason in str(caught.value)
-    assert "overwrite=True replaces nothing else. Choose another path, or remove it yourself." in str(
-        caught.value
-    )
+    assert "overwrite=True replaces nothing else. Choose another path, or remove it yourself." in str(caught.value)
     assert sorted(str(p) for p in tmp_path.rglob("*")) == before
 
 
@@ -222,9 +216,7 @@ def test_a_file_cut_short_by_the_system_leaves_nothing(tmp_path: Path) -> None:
     assert listing(tmp_path) == []
 
 
-def test_the_old_recording_stays_when_the_new_one_fails(
-    recording: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_old_recording_stays_when_the_new_one_fails(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rename, calls = os.rename, []
 
     def second_fails(source: Any, target: Any) -> None:
@@ -248,9 +240,7 @@ def test_leaving_a_writer_unfinished_leaves_nothing(tmp_path: Path) -> None:
     writer.finish(make_record())
     writer.abort()
     assert listing(tmp_path) == ["run.tch"]
-    with pytest.raises(
-        RecordFileError, match=r"is finished or given up\. Add to it with TensorWriter\.reopen"
-    ):
+    with pytest.raises(RecordFileError, match=r"is finished or given up\. Add to it with TensorWriter\.reopen"):
         writer.put("value.1", 1)
 
 

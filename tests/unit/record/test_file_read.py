@@ -38,14 +38,10 @@ def test_what_is_not_there_or_no_recording_is_said(tmp_path: Path) -> None:
     assert refused(tmp_path / "none").endswith(f"none: does not exist. Check the path. {hint}")
     assert refused(tmp_path).endswith(f"is not a torcheer recording (no structure.json). {hint}")
     (tmp_path / "weights.pt").write_bytes(b"PK")
-    assert refused(tmp_path / "weights.pt").endswith(
-        f"weights.pt: is a file; a recording is a folder. {hint}"
-    )
+    assert refused(tmp_path / "weights.pt").endswith(f"weights.pt: is a file; a recording is a folder. {hint}")
     (tmp_path / FILE_NAME).write_text("[1, 2]")
     assert refused(tmp_path / FILE_NAME).endswith(f"is a file; give the folder it is in. {hint}")
-    assert refused(tmp_path).endswith(
-        f"is not part of a torcheer recording (no format 'torcheer-record'). {hint}"
-    )
+    assert refused(tmp_path).endswith(f"is not part of a torcheer recording (no format 'torcheer-record'). {hint}")
     with pytest.raises(RecordFileError, match="is not a path"):
         read("a\0b")
 

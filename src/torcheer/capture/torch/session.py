@@ -6,6 +6,7 @@ never holds activations unless they were asked for.
 
 from __future__ import annotations
 
+import gc
 import platform
 import sys
 from collections.abc import Iterator
@@ -130,7 +131,8 @@ class TorchSession:
             self._finisher = Finisher(self.tape, self._structure, self._facts())
             if self.keeper is not None:
                 self._finisher.values.kept = self.keeper.names
-            self._record = self._finisher.build(self._input_refs, self._output_refs)
+            with no_garbage_collection():
+                self._record = self._finisher.build(self._input_refs, self._output_refs)
             if isinstance(self.wanted, Keys) and self.keeper is not None:
                 self._drop_unasked(self._record, self.wanted, self.keeper)
             self._structure = None
@@ -192,6 +194,18 @@ class TorchSession:
                 stack.callback(lambda: setattr(self, "store", writer.finish(recorder.record)))
             with recorder.watching():
                 yield
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """A record is many small objects and no garbage: looking for some would take longer than making them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class Current:
