@@ -50,7 +50,7 @@ def read_gradient(history: tl.ModelHistory, labels: torch.Tensor) -> None:
         shape, norm = tuple(layer.gradient.shape), layer.gradient.norm()
         print(f"{layer.label}: gradient of shape {shape}, norm {norm:.4f}")
     layer = history["conv2d_3"]
-    ran = [aten.function for aten in history.aten if aten.phase == "backward" and aten.owner == layer]
+    ran = [aten.function for aten in layer.aten if aten.phase == "backward"]
     print(f"{layer.label} ran in the backward pass: {', '.join(ran)}")
 
 

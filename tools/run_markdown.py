@@ -145,7 +145,7 @@ def main() -> int:
         if options.write and different:
             text = page.read_text(encoding="utf-8")
             page.write_text(with_output(text, different), encoding="utf-8")
-            print(f"{page}: {len(different)} blocks written")
+            print(f"{page}: {len(different)} {'block' if len(different) == 1 else 'blocks'} written")
         elif different:
             failed = True
             for block, printed in different:

@@ -53,6 +53,11 @@ def test_reference_that_is_out_of_date_is_found(tmp_path: Path, capsys: pytest.C
     assert gen_record_reference.main(["--check"], page) == 0
 
 
+def test_every_field_of_the_record_has_a_meaning() -> None:
+    page = gen_record_reference.page_of(gen_record_reference.SOURCE.read_text(encoding="utf-8"))
+    assert [line for line in page.splitlines() if line.endswith("|  |")] == []
+
+
 def test_reference_takes_meanings_from_comments() -> None:
     source = '"""A page."""\nclass A:\n    """An ``a``."""\n\n    b: int | None  # how many | of them\n'
     page = gen_record_reference.page_of(source)

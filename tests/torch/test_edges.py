@@ -353,7 +353,6 @@ def parameter_made_inside_read(x):
     return nn.Parameter(y, requires_grad=False).sum()
 
 
-
 @edge_case(n1={0}, n2={0}, n3={1, 2}, n4={3}, n5={4}, n6={3, 5}, out0={6})
 def foreach_written(x):
     y = x + 1

@@ -296,7 +296,7 @@ def test_a_capture_does_not_see_other_threads() -> None:
                 assert torch.equal(model(torch.ones(1, 5)), expected)
                 encoder(torch.ones(1, 2, 4))
                 ran.append(1)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again by the assertion in the main thread
             problems.append(error)
 
     thread = threading.Thread(target=work)
@@ -430,7 +430,9 @@ def test_a_backward_of_the_users_own_works_after_a_capture() -> None:
 def test_training_with_a_capture_in_every_step_is_plain_training() -> None:
     def train(step: Callable[[nn.Module, Tensor], Tensor]) -> dict[str, Tensor]:
         seed_all(0)
-        model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.ReLU(inplace=True), nn.Linear(8, 1))
+        model = nn.Sequential(
+            nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.ReLU(inplace=True), nn.Linear(8, 1)
+        )
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         for _ in range(5):
             optimizer.zero_grad()

@@ -73,16 +73,12 @@ def _declare(build: RecordBuilder) -> tuple[int, int]:
         ("classifier.bias", (10,)),
     ):
         build.param(address, shape)
-    root = build.module(
-        "", "SmallNet", None, attributes={"num_classes": 10, "rate": 0.5, "names": ("a", "b")}
-    )
+    root = build.module("", "SmallNet", None, attributes={"num_classes": 10, "rate": 0.5, "names": ("a", "b")})
     features = build.module("features", "Sequential", root)
     build.module("features.0", "Conv2d", features, params=(0, 1), extra="3, 4, kernel_size=(3, 3)")
     build.module("features.1", "ReLU", features, extra="inplace=True", attributes={"inplace": True})
     build.module("features.2", "MaxPool2d", features, extra="kernel_size=2, stride=2")
-    classifier = build.module(
-        "classifier", "Linear", root, params=(2, 3), extra="in_features=64, out_features=10"
-    )
+    classifier = build.module("classifier", "Linear", root, params=(2, 3), extra="in_features=64, out_features=10")
     return root, classifier
 
 

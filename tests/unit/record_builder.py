@@ -40,9 +40,7 @@ class RecordBuilder:
     def param(self, address: str, shape: Shape) -> int:
         index, num_elements = len(self.record.params), prod(shape)
         self.record.params.append(
-            Param(
-                address, "param", shape, "float32", "cpu", 4 * num_elements, num_elements, requires_grad=True
-            )
+            Param(address, "param", shape, "float32", "cpu", 4 * num_elements, num_elements, requires_grad=True)
         )
         self.param_values.append(self.value("param", shape, param=index, requires_grad=True))
         return index
@@ -52,9 +50,7 @@ class RecordBuilder:
         self.record.modules.append(Module(address, type_name, qualified, parent, **fields))
         return len(self.record.modules) - 1
 
-    def value(
-        self, kind: str, shape: Shape, *, dtype: str = "float32", over: int | None = None, **fields: Any
-    ) -> int:
+    def value(self, kind: str, shape: Shape, *, dtype: str = "float32", over: int | None = None, **fields: Any) -> int:
         """Append a value; ``over`` is the value it was written over in place."""
         values = self.record.values
         if over is None:
@@ -112,9 +108,7 @@ class RecordBuilder:
 
     def leave(self, *outputs: int) -> None:
         call = self.record.calls[self.open_calls.pop()]
-        call.outputs = tuple(
-            Item("" if len(outputs) == 1 else str(i), value) for i, value in enumerate(outputs)
-        )
+        call.outputs = tuple(Item("" if len(outputs) == 1 else str(i), value) for i, value in enumerate(outputs))
         call.end_op = len(self.record.ops)
         call.time_ns = OP_NS * (call.end_op - call.first_op)
 
@@ -165,9 +159,7 @@ class RecordBuilder:
     def input(self, shape: Shape) -> int:
         """The input op: it has an output and reads nothing."""
         result = self.value("input", shape, producer=len(self.record.ops))
-        self.record.ops.append(
-            Op(len(self.record.ops), "input", "input", "", 0, None, outputs=(Item("", result),))
-        )
+        self.record.ops.append(Op(len(self.record.ops), "input", "input", "", 0, None, outputs=(Item("", result),)))
         return result
 
     def output(self, value: int) -> None:
@@ -200,9 +192,7 @@ class RecordBuilder:
                 above.site,
                 args=above.args,
                 inputs=above.inputs,
-                outputs=tuple(
-                    Item("" if len(outputs) == 1 else str(i), value) for i, value in enumerate(outputs)
-                ),
+                outputs=tuple(Item("" if len(outputs) == 1 else str(i), value) for i, value in enumerate(outputs)),
                 writes=above.writes,
                 parents=parents,
                 owner=op,
@@ -224,8 +214,6 @@ class RecordBuilder:
                 continue
             number = counts[op.name] = counts.get(op.name, 0) + 1
             position, rows = len(self.record.layers), passes.get(op.index, (op.index,))
-            self.record.layers.append(
-                Layer(f"{op.name}_{number}_{position}", op.name, number, position, rows)
-            )
+            self.record.layers.append(Layer(f"{op.name}_{number}_{position}", op.name, number, position, rows))
             for pass_index, row in enumerate(rows, start=1):
                 self.record.ops[row].layer, self.record.ops[row].pass_index = position, pass_index

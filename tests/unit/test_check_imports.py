@@ -137,18 +137,14 @@ def test_unit_tests_may_not_need_torch(tmp_path: Path) -> None:
     (tmp_path / "tests" / "unit" / "record").mkdir(parents=True)
     (tmp_path / "tests" / "unit" / "record" / "test_a.py").write_text("from torch import nn\n")
 
-    assert check(tmp_path) == [
-        "tests/unit/record/test_a.py:1: tests/unit may not import torch: put it in tests/torch"
-    ]
+    assert check(tmp_path) == ["tests/unit/record/test_a.py:1: tests/unit may not import torch: put it in tests/torch"]
 
 
 def test_an_empty_tree_is_a_fault(tmp_path: Path) -> None:
     assert "no Python file to check" in check(tmp_path)[0]
 
 
-def test_exit_status_says_whether_there_are_faults(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exit_status_says_whether_there_are_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tree(tmp_path, "units.py", "import torch"))]) == 1
     assert capsys.readouterr().out.startswith("src/torcheer/units.py:1: room units may not import torch")
 

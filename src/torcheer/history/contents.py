@@ -60,7 +60,7 @@ class Contents:
     def _why_not(self, name: str | None) -> str | None:
         if name is None:
             return None
-        return reason_missing(self.payloads, name) or "the recording does not have them"
+        return reason_missing(self.payloads, name) or "the recording does not have it"
 
     def _read_gradients(self) -> None:
         # A backward pass adds to the record while the history is in use.

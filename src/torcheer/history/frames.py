@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 from torcheer.history.structure import Structure
 from torcheer.record.model import Frame
 
 INSTALLED = re.compile(r"[\\/](site-packages|dist-packages)[\\/]|[\\/]lib[\\/]python3[^\\/]*[\\/]|^<frozen ")
 TORCH = re.compile(r"[\\/](site-packages|dist-packages)[\\/]torch[\\/]|^<frozen ")
+
+
+def frame_text(frame: Frame | None) -> str:
+    """Return ``model.py:34 in forward``; the path relative to the working directory where it is below it."""
+    return f"{shown_path(frame.file)}:{frame.line} in {frame.function}" if frame is not None else "not known"
+
+
+def shown_path(file: str) -> str:
+    """Return a path relative to the working directory where it is below it."""
+    try:
+        here = Path.cwd()
+    except OSError:  # the working directory is gone
+        return file
+    # Everything is below the root, where a relative path would say less and not be shorter.
+    if here == Path(here.anchor) or not Path(file).is_relative_to(here):
+        return file
+    return os.path.relpath(file, here)
 
 
 def stack(structure: Structure, op: int) -> tuple[Frame, ...]:

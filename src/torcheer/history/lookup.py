@@ -128,6 +128,11 @@ class Lookup:
         modules = enumerate(self.record.modules)
         return {name: index for index, module in modules for name in (module.address, *module.aliases) if name}
 
+    @cached_property
+    def _params(self) -> dict[str, int]:
+        params = enumerate(self.record.params)
+        return {name: index for index, param in params for name in (param.address, *param.aliases)}
+
     def _add_layer(self, table: dict[str, Target], name: str, number: int) -> None:
         ops = self.record.layers[number].ops
         table.setdefault(name, Target(ops, number if len(ops) > 1 else None))
@@ -163,6 +168,10 @@ class Lookup:
             return self._explain_pass(base, number)
         if base in self._modules:
             return self._explain_no_output(base, self._modules[base])
+        param = self._params.get(key)
+        if param is not None:
+            noun = "parameter" if self.record.params[param].kind == "param" else "buffer"
+            return f"{key!r} is a {noun}, not a layer or module. Use history.params[{key!r}]"
         short_labels = (f"{layer.name}_{layer.number}" for layer in self.record.layers)
         hint = near_misses(key, [*short_labels, *self.completions])
         lists = " history.layer_labels lists the layers, list(history.modules) the modules"

@@ -106,14 +106,20 @@ class ParamView(_Entry):
         """Its gradient in the last recorded backward pass."""
         if self.has_gradient:
             contents = self._history.contents
-            return contents.read_gradient(contents.gradient_of_param(self._index))
+            try:
+                return contents.read_gradient(contents.gradient_of_param(self._index))
+            except NotSavedError as error:
+                raise NotSavedError(f"The gradient of {self.address} is not kept: {error}") from None
+        raise NotSavedError(f"{self.address} has no gradient: {self._why_no_gradient()}")
+
+    def _why_no_gradient(self) -> str:
+        contents = self._history.contents
         if not self.requires_grad:
-            raise NotSavedError(f"{self.address} has no gradient: it does not require grad")
+            return "it does not require grad"
         if not self._history.record.run.num_backward:
-            remedy = "no backward pass was recorded. Call history.log_backward(loss)"
-        else:
-            remedy = "the recorded backward pass did not reach it"
-        raise NotSavedError(f"{self.address} has no gradient: {remedy}")
+            return "no backward pass was recorded. Call history.log_backward(loss)"
+        reason = contents.why_no_gradient(contents.gradient_of_param(self._index))
+        return reason or "the recorded backward pass did not reach it"
 
 
 class CallView(_Entry):

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from textwrap import indent
 from typing import TYPE_CHECKING
 
+from torcheer.errors import NotSavedError
 from torcheer.history.excerpt import excerpt
-from torcheer.record.model import Frame
-from torcheer.units import bytes_text, count_text, shape_text
+from torcheer.history.frames import frame_text
+from torcheer.units import bytes_text, count_text, counted_text, scientific_seconds, shape_text
 
 if TYPE_CHECKING:
     from torcheer.history.aten_view import Output
@@ -24,7 +25,7 @@ PASSES = 40  # how many passes of one layer are shown
 
 def describe_op(view: OpView) -> str:
     """Return the whole text about one operation."""
-    lines = [_heading(view), *_outputs(view), _params(view.params)]
+    lines = [_heading(view), *_outputs(view), _params(view.params), *_writes(view)]
     lines.append("Parent Layers: " + names((parent.label for parent in view.parents), "no parent layers"))
     lines.append("Child Layers: " + names((child.label for child in view.children), "no child layers"))
     lines.append(f"Function: {function_text(view)} (gradfunc={view.grad_function or 'none'})")
@@ -46,7 +47,7 @@ def describe_layer(layer: LayerView) -> str:
     """Return the whole text about a layer with several passes."""
     passes = layer.passes
     first = passes[0]
-    lines = [f"Layer {layer.label}, {layer.num_passes} passes:"]
+    lines = [f"Layer {layer.label}, {counted_text(layer.num_passes, 'pass', 'passes')}:"]
     lines.append(f"Function: {function_text(first)} (gradfunc={first.grad_function or 'none'})")
     lines.append(_params(layer.params))
     lines.append(f"Computed inside module: {layer.module or 'the model itself'}")
@@ -72,21 +73,12 @@ def names(labels: Iterable[str], nothing: str) -> str:
 def function_text(view: OpView) -> str:
     """Return the function as people write it: ``conv2d`` for ``torch.nn.functional.conv2d``."""
     if view.is_input or view.is_output:
-        return f"none, an {view.op.kind} of the model"
+        path = view.outputs[0].path if len(view.outputs) == 1 else ""
+        return f"none, {view.op.kind} {path!r} of the model" if path else f"none, an {view.op.kind} of the model"
     function = view.function
     if function.startswith("torch.ops."):
         return function.removeprefix("torch.ops.")
     return function.rsplit(".", 1)[-1] if function.startswith("torch.") else function
-
-
-def frame_text(frame: Frame | None) -> str:
-    """Return ``model.py:34 in forward``."""
-    return f"{frame.file}:{frame.line} in {frame.function}" if frame is not None else "not known"
-
-
-def scientific_seconds(time_ns: int | None) -> str:
-    """Return ``5.670E-04s``, as TorchLens prints the time of a layer."""
-    return "not known" if time_ns is None else f"{time_ns / 1e9:.3E}s"
 
 
 def _heading(view: OpView) -> str:
@@ -105,12 +97,12 @@ def _outputs(view: OpView) -> Iterator[str]:
         yield f"Output tensor: {_measures(view, outputs[0])}"
         yield indent(_contents(view, outputs[0]), "\t\t")[1:]
     else:
-        yield f"Output tensors: {len(outputs)}"
+        yield f"Output tensors: {count_text(len(outputs))}"
         for output in outputs[:OUTPUTS]:
             yield f"\t{output.path}: {_measures(view, output)}"
             yield indent(_contents(view, output), "\t\t\t")[1:]
         if len(outputs) > OUTPUTS:
-            yield f"\t… {len(outputs) - OUTPUTS} more: history['{view.label}'].outputs"
+            yield f"\t… {count_text(len(outputs) - OUTPUTS)} more: history['{view.label}'].outputs"
 
 
 def _measures(view: OpView, output: Output) -> str:
@@ -122,29 +114,39 @@ def _measures(view: OpView, output: Output) -> str:
 
 def _contents(view: OpView, output: Output) -> str:
     contents, value = view.history.contents, output.value
+    reason = None
     if contents.has(value.index):
-        return excerpt(contents.read(value.index), value)
-    reason = contents.why_not(value.index)
+        try:
+            return excerpt(contents.read(value.index), value)
+        except NotSavedError as error:
+            reason = str(error)
+    reason = reason or contents.why_not(value.index)
     return f"not saved. {view.how_to_save}" if reason is None else f"not saved: {reason}"
 
 
 def _params(params: tuple[ParamView, ...]) -> str:
     read = sorted((param for param in params if param.kind == "param"), key=lambda param: param.shape)
     buffers = [param.address.rsplit(".", 1)[-1] for param in params if param.kind == "buffer"]
-    tail = f"; buffers {names(buffers, '')}" if buffers else ""
+    tail = f"; {'buffer' if len(buffers) == 1 else 'buffers'} {names(buffers, '')}" if buffers else ""
     if not read:
         return f"Params: no params used{tail}"
     shapes = names((shape_text(param.shape) for param in read), "")
-    total = count_text(sum(param.num_elements or 0 for param in read))
+    total = counted_text(sum(param.num_elements or 0 for param in read), "param")
     size = bytes_text(sum(param.size_bytes or 0 for param in read))
-    return f"Params: Computed from params with shape {shapes}; {total} params total ({size}){tail}"
+    return f"Params: Computed from params with shape {shapes}; {total} total ({size}){tail}"
+
+
+def _writes(view: OpView) -> Iterator[str]:
+    written = view.written_params
+    if written:
+        yield "Writes: " + names((f"{param.kind} {param.address}" for param in written), "")
 
 
 def _inside(view: OpView) -> Iterator[str]:
     if view.inner:
         yield "Operations inside: " + names((op.label for op in view.inner), "")
-    for phase, title in (("forward", "ATen ops"), ("backward", "ATen ops in backward")):
-        counts = Counter(op.function for op in view.aten if op.phase == phase)
+    for is_forward, title in ((True, "ATen ops"), (False, "ATen ops in backward")):
+        counts = Counter(op.function for op in view.aten if (op.phase == "forward") is is_forward)
         if counts:
             counted = (name if count == 1 else f"{name} ×{count}" for name, count in counts.items())
             yield f"{title}: {names(counted, '')}"

@@ -14,7 +14,7 @@ from torcheer.history import frames, op_text
 from torcheer.history.arguments import readable
 from torcheer.history.aten_view import AtenView, Output
 from torcheer.record.model import Frame, Item, Op, Shape, Value
-from torcheer.units import shape_text
+from torcheer.units import counted_text, shape_text
 
 if TYPE_CHECKING:
     from torcheer.history.layer_view import LayerView
@@ -183,13 +183,16 @@ class OpView:
     def tensor(self, position: int = 0) -> Any:
         """Return the contents of one of its outputs, counted from 0."""
         output = self._output(position)
-        contents = self._history.contents
+        contents, what = self._history.contents, f"The contents of {self._what(output)}"
         if contents.has(output.value.index):
-            return contents.read(output.value.index)
+            try:
+                return contents.read(output.value.index)
+            except NotSavedError as error:
+                raise NotSavedError(f"{what} are not kept: {error}") from None
         reason = contents.why_not(output.value.index)
         if reason is not None:
-            raise NotSavedError(f"The contents of {self._what(output)} could not be kept: {reason}")
-        raise NotSavedError(f"The contents of {self._what(output)} were not saved. {self.how_to_save}")
+            raise NotSavedError(f"{what} are not kept: {reason}")
+        raise NotSavedError(f"{what} were not saved. {self.how_to_save}")
 
     @property
     def how_to_save(self) -> str:
@@ -210,7 +213,10 @@ class OpView:
         if not self.has_gradient:
             raise NotSavedError(f"{self.label} has no gradient: {self._why_no_gradient()}")
         contents = self._history.contents
-        found = tuple(contents.read_gradient(contents.gradient_of(item.value)) for item in self._items)
+        try:
+            found = tuple(contents.read_gradient(contents.gradient_of(item.value)) for item in self._items)
+        except NotSavedError as error:
+            raise NotSavedError(f"The gradient of {self.label} is not kept: {error}") from None
         return found[0] if len(found) == 1 else found
 
     @property
@@ -243,6 +249,11 @@ class OpView:
         return tuple(self._history.params.at(param) for param in self.op.params)
 
     @property
+    def written_params(self) -> tuple[ParamView, ...]:
+        """Params and buffers it wrote in place, itself or through a view."""
+        return tuple(self._history.params.at(param) for param in self._history.structure.written_params(self._index))
+
+    @property
     def args(self) -> tuple[Any, ...]:
         """Its positional arguments; tensors print as the label of the operation that made them."""
         return tuple(readable(self._history.structure, argument) for argument in self.op.args)
@@ -254,7 +265,7 @@ class OpView:
 
     @property
     def aten(self) -> tuple[AtenView, ...]:
-        """The ATen operations that ran for it, those of its backward included."""
+        """The ATen operations that ran for it, those of its backward included (``phase`` tells which)."""
         return tuple(AtenView(self._history, index) for index in self.op.aten)
 
     @property
@@ -331,7 +342,8 @@ class OpView:
     def _output(self, position: int) -> Output:
         outputs = self.outputs
         if not -len(outputs) <= position < len(outputs):
-            raise IndexError(f"{self.label} has {len(outputs)} output tensors, there is no number {position}")
+            num_outputs = counted_text(len(outputs), "output tensor")
+            raise IndexError(f"{self.label} has {num_outputs}, there is no number {position}")
         return outputs[position]
 
     def _what(self, output: Output) -> str:
@@ -342,6 +354,11 @@ class OpView:
             return "no backward pass was recorded. Call history.log_backward(loss)"
         if not any(output.value.requires_grad for output in self.outputs):
             return "none of its outputs requires grad"
+        contents = self._history.contents
+        for item in self._items:
+            reason = contents.why_no_gradient(contents.gradient_of(item.value))
+            if reason is not None:
+                return reason
         if not self.has_contents:
             return f"gradients are kept for saved outputs. {self.how_to_save}"
         return "the recorded backward pass did not reach it"

@@ -169,6 +169,11 @@ class Structure:
         several = len(entry.inputs) > 1
         return tuple(Item(str(i) if several else "", value) for i, value in enumerate(entry.inputs))
 
+    def written_params(self, op: int) -> tuple[int, ...]:
+        """Return the params and buffers an op wrote in place."""
+        found = (self._param_of(value) for value in self.record.ops[op].writes)
+        return tuple(dict.fromkeys(param for param in found if param is not None))
+
     def producers(self, items: tuple[Item, ...]) -> tuple[int, ...]:
         """Return the listed ops that made these tensors, each once."""
         made_by = (self.record.values[item.value].producer for item in items)
@@ -201,6 +206,22 @@ class Structure:
             return self.labels[op.index]
         path = next((item.path for item in op.outputs if item.value == value), "?")
         return f"{self.labels[op.index]}[{path}]"
+
+    def _param_of(self, value: int) -> int | None:
+        entry = self.record.values[value]
+        if entry.param is not None or entry.storage is None:
+            return entry.param
+        params = self._storage_params.get(entry.storage, set())
+        return next(iter(params)) if len(params) == 1 else None
+
+    @cached_property
+    def _storage_params(self) -> dict[int, set[int]]:
+        """Params by storage: a view of a param shares its storage. Flattened params share one among them."""
+        params: dict[int, set[int]] = {}
+        for value in self.record.values:
+            if value.param is not None and value.storage is not None:
+                params.setdefault(value.storage, set()).add(value.param)
+        return params
 
     def _parents_of(self, op: Op) -> tuple[int, ...]:
         if op.layer < 0:

@@ -57,6 +57,7 @@ class Dataflow:
         self.values: list[Value] = []
         self._objects: dict[int, _Object] = {}
         self._writes: dict[int, list[_Write]] = {}
+        self._first: dict[int, Maker] = {}  # storage → who made the first tensor seen in it
         self._storages: dict[int, int] = {}  # the caller's name of a storage → number within the run
 
     def knows(self, ref: int) -> bool:
@@ -78,10 +79,23 @@ class Dataflow:
         if storage is not None:
             storage = value.storage = self._storages.setdefault(storage, len(self._storages))
             seen = len(self._writes.get(storage, ()))
+            self._first.setdefault(storage, maker)
         self._add(value, maker)
         value.version = seen
         # Writes before now have reached the op that made this object; they are its parents, not its readers'.
         self._objects[ref] = _Object(value.index, maker, region, is_view, seen)
+        return value
+
+    def arrive(self, ref: int, value: Value, region: Region | None) -> Value:
+        """A tensor object is used that nobody was seen making.
+
+        If its memory is known, it is a view that was made behind the scenes (``nn.Parameter(y)``): it shows what
+        the first op put there and everything written since.
+        """
+        storage = self._storages.get(value.storage) if value.storage is not None else None
+        maker = Maker(None, None) if storage is None else self._first[storage]
+        value = self.introduce(ref, value, region, maker, is_view=True)
+        self._objects[ref].seen_writes = 0
         return value
 
     def returned(self, ref: int, maker: Maker) -> Value:

@@ -111,7 +111,7 @@ def _check_range(record: Record, table: str, field: str, end: int | None, what: 
     for place, row in enumerate(getattr(record, table)):
         for number in numbers(row, field):
             if number < least or (end is not None and number >= end):
-                reason = "must not be negative" if end is None else f"the {what} is {end}"
+                reason = f"the {what} is {end}" if end is not None else f"must not be below {least}"
                 raise MalformedError(f"{table}[{place}].{field} is {number}: {reason}")
 
 

@@ -8,7 +8,8 @@ down to it, together with the params it reads. Two passes of one identity are on
   is told apart by where it is called.
 - A call site may repeat although nothing is recurrent: ``for block in self.blocks: x = block(x) + x`` runs
   its ``+`` once per block. Passes within one call of a module are a loop only if everything that happens
-  between them repeats too, or, where they do not depend on one another, if they have the same parents.
+  between them repeats too, or, where they do not depend on one another, if they have the same parents or ones
+  that repeat (the condition of a ``while`` reads what the loop carries on).
   Otherwise each is a layer of its own.
 """
 
@@ -125,7 +126,8 @@ def _is_loop(
     for earlier, later in pairwise(run):
         between = _between(ops, position, earlier, later)
         if between is None:
-            if _parent_keys(earlier, keys) != _parent_keys(later, keys):
+            fresh = _parent_keys(later, keys) - _parent_keys(earlier, keys)
+            if not fresh <= repeated:
                 return False
         elif any(keys[index] not in repeated for index in between):
             return False

@@ -5,6 +5,16 @@ tensors' contents live apart (``payload.py``). A record is filled by a room unde
 changed afterwards, except that a backward pass adds to it.
 
 Tables refer to one another by position: ``Op.call`` is an index into ``Record.calls``, and so on.
+
+What holds in every record, of a run that raised too:
+
+- Tables are in order of execution. An op comes after its parents, and an owner before what it owns.
+- An op with ``owner`` None is in the listing and has a layer; an op inside another has none (``layer`` is -1).
+- ``Op.parents`` may point at an op inside another only where the reading op is inside that other one too; seen
+  from outside, what happens inside an op is that op's.
+- The ops of kind "input" and "output" stand for the tensors the model was given and returned, one each. Their
+  ``outputs`` hold that tensor with its path; an output op's ``inputs`` hold it as the model's last op left it.
+- ``Op.aten`` lists the ATen ops of all phases, in order: the forward's, then those of each backward pass.
 """
 
 from __future__ import annotations
@@ -27,7 +37,7 @@ class Ref(int):
 class Opaque(NamedTuple):
     """Stands inside ``args`` for an object that is neither a tensor nor plain data."""
 
-    type_name: str
+    type_name: str  # class name of the object: "Generator"
 
 
 class Item(NamedTuple):
@@ -49,9 +59,9 @@ class Edge(NamedTuple):
 class Frame(NamedTuple):
     """One line of source."""
 
-    file: str
-    line: int
-    function: str
+    file: str  # path of the source file, as Python has it: absolute, or such as "<string>"
+    line: int  # from 1
+    function: str  # qualified name where Python knows it: "AlexNet.forward"
 
 
 @dataclass(slots=True)
@@ -65,10 +75,10 @@ class Site:
 class Value:
     """A tensor as one op left it. An in-place write makes a new value of the same storage."""
 
-    index: int
+    index: int  # position in Record.values
     kind: str  # "activation" | "input" | "param" | "buffer" | "constant" (made outside the run)
     producer: int | None  # the function-level op that made it: index into Record.ops
-    shape: Shape  # -1: not the same in every row (nested tensors), or symbolic
+    shape: Shape  # sizes of its dimensions; -1: not the same in every row (nested tensors), or symbolic
     dtype: str  # "float32"
     device: str  # "cpu", "cuda:0"
     layout: str  # "strided" | "sparse_coo" | "jagged" | …
@@ -77,8 +87,8 @@ class Value:
     storage: int | None  # number of its storage within the run; None where there is none to see
     version: int  # how many writes this storage had seen when the value came to be
     size_bytes: int | None  # None: unknown
-    requires_grad: bool = False
-    grad_function: str | None = None  # "ConvolutionBackward0"
+    requires_grad: bool = False  # whether autograd follows it
+    grad_function: str | None = None  # class of the autograd node that made it: "ConvolutionBackward0"
     param: int | None = None  # index into Record.params for kinds "param" and "buffer"
     node_seq: int | None = None  # sequence number of the autograd node that made it
     node_output: int = 0  # which output of that node it is
@@ -95,13 +105,13 @@ class Op:
     call: int  # innermost module call around it: index into Record.calls
     site: int | None  # index into Record.sites
     args: tuple[Any, ...] = ()  # plain data; tensors as Ref, other objects as Opaque
-    kwargs: dict[str, Any] | None = None
+    kwargs: dict[str, Any] | None = None  # keyword arguments, in the form of args; None: none given
     inputs: tuple[int, ...] = ()  # values read, arguments first, then memory read without being one
-    outputs: tuple[Item, ...] = ()  # tensors returned
+    outputs: tuple[Item, ...] = ()  # tensors returned, and where each sat in what was returned
     writes: tuple[int, ...] = ()  # values overwritten in place, as they were before
-    parents: tuple[Edge, ...] = ()
+    parents: tuple[Edge, ...] = ()  # tensors that flow into it from ops of its level, in order of its arguments
     owner: int | None = None  # of an ATen op, or of an op inside an op: the function-level op around it
-    aten: tuple[int, ...] = ()  # its ATen ops: indices into Record.aten
+    aten: tuple[int, ...] = ()  # its ATen ops of all phases: indices into Record.aten
     params: tuple[int, ...] = ()  # params and buffers read: indices into Record.params
     layer: int = -1  # index into Record.layers (function level only)
     pass_index: int = 1  # which pass of its layer, from 1
@@ -132,32 +142,32 @@ class Module:
     address: str  # "features.6"; "" for the model itself
     type_name: str  # "Conv2d"
     qualified_type: str  # "torch.nn.modules.conv.Conv2d"
-    parent: int | None  # index into Record.modules
-    params: tuple[int, ...] = ()  # its own params and buffers, without its children's
+    parent: int | None  # the module that holds it: index into Record.modules; None for the model itself
+    params: tuple[int, ...] = ()  # its own params and buffers, without its children's: indices into Record.params
     aliases: tuple[str, ...] = ()  # further addresses of the same object
     extra: str = ""  # extra_repr: "64, 192, kernel_size=(5, 5)"
-    training: bool = True
-    attributes: dict[str, Any] = field(default_factory=dict)  # public plain attributes
+    training: bool = True  # in training mode, after the run
+    attributes: dict[str, Any] = field(default_factory=dict)  # public attributes that are plain data, by name
 
 
 @dataclass(slots=True)
 class ModuleCall:
     """One use of a module. The model's own call is call 0."""
 
-    index: int
-    module: int  # index into Record.modules
+    index: int  # position in Record.calls
+    module: int  # the module called: index into Record.modules
     call_index: int  # which call of that module, from 1
-    parent: int | None  # the call it happened in
-    depth: int
-    site: int | None  # where in the parent's forward
-    inputs: tuple[Item, ...] = ()
-    outputs: tuple[Item, ...] = ()
-    first_op: int = 0  # its ops are Record.ops[first_op:end_op]
-    end_op: int = 0
-    start_ns: int | None = None
-    time_ns: int | None = None
-    training: bool = True
-    seq: tuple[int, int] | None = None
+    parent: int | None  # the call it happened in: index into Record.calls; None for the model's own
+    depth: int  # number of calls around it
+    site: int | None  # where in the parent's forward: index into Record.sites
+    inputs: tuple[Item, ...] = ()  # tensors it was given, with their places among its arguments
+    outputs: tuple[Item, ...] = ()  # tensors it returned, with their places in what it returned
+    first_op: int = 0  # its ops, those of calls inside included, are Record.ops[first_op:end_op]
+    end_op: int = 0  # one past its last op
+    start_ns: int | None = None  # since the start of the run
+    time_ns: int | None = None  # wall time, calls inside included
+    training: bool = True  # whether the module was in training mode
+    seq: tuple[int, int] | None = None  # autograd sequence numbers [first, last) of the nodes made inside
     thread: int = 0  # 0: the thread of the capture
     error: str | None = None  # "ValueError: …" when it raised
 
@@ -166,14 +176,14 @@ class ModuleCall:
 class Param:
     """A parameter or buffer of the model."""
 
-    address: str
+    address: str  # "features.6.weight"
     kind: str  # "param" | "buffer"
-    shape: Shape
-    dtype: str
-    device: str
-    size_bytes: int | None
-    num_elements: int | None
-    requires_grad: bool
+    shape: Shape  # sizes of its dimensions
+    dtype: str  # "float32"
+    device: str  # "cpu", "cuda:0"
+    size_bytes: int | None  # bytes of its elements; None: unknown
+    num_elements: int | None  # how many numbers it holds; None: unknown
+    requires_grad: bool  # whether it is trained
     aliases: tuple[str, ...] = ()  # further addresses of the same tensor (tied weights)
 
 
@@ -183,10 +193,10 @@ class Gradient:
 
     backward: int  # which recorded backward pass, from 1
     value: int | None  # the activation it belongs to: index into Record.values
-    param: int | None  # or the parameter
-    shape: Shape
-    dtype: str
-    size_bytes: int | None
+    param: int | None  # or the parameter: index into Record.params
+    shape: Shape  # sizes of its dimensions
+    dtype: str  # "float32"
+    size_bytes: int | None  # bytes of its elements; None: unknown
     payload: str | None = None  # name of its contents in the payload store; None: not kept
 
 
@@ -194,9 +204,9 @@ class Diagnostic(NamedTuple):
     """Something the reader must know to read the record rightly."""
 
     code: str  # "thread-not-recorded", "unknown-origin"
-    message: str
-    op: int | None = None
-    module: int | None = None
+    message: str  # what it is and what to do about it, for people
+    op: int | None = None  # the op it is about: index into Record.ops
+    module: int | None = None  # the module it is about: index into Record.modules
 
 
 @dataclass(slots=True)
@@ -204,33 +214,33 @@ class Run:
     """Where, when and how the run happened."""
 
     model: str  # class name of the model
-    framework: str = "torch"
-    framework_version: str = ""
-    torcheer_version: str = ""
-    python_version: str = ""
+    framework: str = "torch"  # which framework ran it
+    framework_version: str = ""  # "2.13.0+cpu"
+    torcheer_version: str = ""  # of the torcheer that recorded it
+    python_version: str = ""  # "3.11.7"
     seed: int | None = None  # of the default generator; observing does not change it
-    grad_enabled: bool = True
-    training: bool = True
+    grad_enabled: bool = True  # whether autograd was on when it began
+    training: bool = True  # whether the model was in training mode
     time_ns: int | None = None  # wall time of the model's call, recording included
-    num_backward: int = 0
-    output_structure: str = ""  # "Tensor", "tuple", "CausalLMOutput"
+    num_backward: int = 0  # how many backward passes have been recorded
+    output_structure: str = ""  # class of what the model returned: "Tensor", "tuple", "CausalLMOutput"
     output_data: Any = None  # outputs that are not tensors: plain data by path
     error: str | None = None  # the exception that ended the run
 
 
 @dataclass(slots=True)
 class Record:
-    """One run. Tables are in order of execution."""
+    """One run: its tables."""
 
-    run: Run
-    ops: list[Op] = field(default_factory=list)
-    aten: list[Op] = field(default_factory=list)
-    values: list[Value] = field(default_factory=list)
-    layers: list[Layer] = field(default_factory=list)
-    modules: list[Module] = field(default_factory=list)
-    calls: list[ModuleCall] = field(default_factory=list)
-    params: list[Param] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
-    gradients: list[Gradient] = field(default_factory=list)
-    diagnostics: list[Diagnostic] = field(default_factory=list)
+    run: Run  # where, when and how it happened
+    ops: list[Op] = field(default_factory=list)  # the function level: calls people recognise
+    aten: list[Op] = field(default_factory=list)  # the ATen level: forward, then each backward pass
+    values: list[Value] = field(default_factory=list)  # tensors as ops left them
+    layers: list[Layer] = field(default_factory=list)  # identities of ops, by their first pass
+    modules: list[Module] = field(default_factory=list)  # all modules, called or not; the model itself is the first
+    calls: list[ModuleCall] = field(default_factory=list)  # uses of modules; the model's own is the first
+    params: list[Param] = field(default_factory=list)  # params and buffers of all modules, each once
+    sites: list[Site] = field(default_factory=list)  # call sites, each once
+    gradients: list[Gradient] = field(default_factory=list)  # those of recorded backward passes, in order
+    diagnostics: list[Diagnostic] = field(default_factory=list)  # what the reader must know
     saved: dict[int, str] = field(default_factory=dict)  # value → name of its contents in the payload store

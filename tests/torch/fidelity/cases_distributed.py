@@ -98,7 +98,8 @@ def check_gathered(history: ModelHistory) -> None:
 
 CASES = [
     Case("ddp", model_of(ddp), min_ops=3, check=check_params),
-    Case("fsdp2", model_of(fsdp), min_ops=3, check=check_gathered),
+    # FSDP gives the memory of gathered params back while the model runs.
+    Case("fsdp2", model_of(fsdp), min_ops=3, check=check_gathered, keeps_all=False),
     Case("dtensor", model_of(dtensor), min_ops=3, check=check_params),
     Case("tensor_parallel", model_of(tensor_parallel), min_ops=3, check=check_params),
 ]

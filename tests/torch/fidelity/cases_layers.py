@@ -13,7 +13,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from tests.torch.fidelity.case import Case, model_of
 from torcheer.history import ModelHistory
 
-
 _NESTED = pytest.mark.filterwarnings(r"ignore:The PyTorch API of nested tensors is in prototype stage:UserWarning")
 
 

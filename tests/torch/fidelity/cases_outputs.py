@@ -169,7 +169,13 @@ CASES = [
     Case("returns_input", model_of(lambda: (nn.Identity(), torch.randn(2))), min_ops=0, check=check_paths("")),
     Case("returns_param", model_of(lambda: (ReturnsParam(), torch.randn(2))), min_ops=0, check=check_param),
     Case("returns_nothing_keeps_state", model_of(lambda: (Keeps(), torch.randn(2, 3))), names=("sum",), min_ops=2),
-    Case("generator", model_of(lambda: (Generates(), torch.randn(2, 3))), min_ops=0, check=check_generator, census=False, diagnostics=("generator-not-run",)),
-    Case("generator_inside", model_of(lambda: (PassesGenerator(), torch.randn(2, 3))), names=("linear", "stack"), min_ops=8),
+    Case(
+        "generator", model_of(lambda: (Generates(), torch.randn(2, 3))), min_ops=0, check=check_generator,
+        census=False, diagnostics=("generator-not-run",),
+    ),
+    Case(
+        "generator_inside", model_of(lambda: (PassesGenerator(), torch.randn(2, 3))), names=("linear", "stack"),
+        min_ops=8,
+    ),
     Case("inputs", takes, names=("mul", "add"), min_ops=5, check=check_takes),
 ]  # fmt: skip

@@ -134,8 +134,7 @@ class Logged(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = super().__torch_function__(func, types, args, kwargs or {})
-        return out
+        return super().__torch_function__(func, types, args, kwargs or {})
 
 
 class Doubling(torch.Tensor):
@@ -213,7 +212,10 @@ CASES = [
     case("nested_jagged", nested(torch.jagged), names=("linear", "relu", "mul"), min_ops=3, marks=(_NESTED,)),
     case("nested_strided_inside", nested_inside(torch.strided), names=("linear", "relu"), min_ops=3, marks=(_NESTED,)),
     case("nested_jagged_inside", nested_inside(torch.jagged), names=("linear", "relu"), min_ops=3, marks=(_NESTED,)),
-    case("quantized_dynamic", model_of(quantized), names=("lineardynamic",), min_ops=3, check=check_quantized, marks=_QUANTIZED),
+    case(
+        "quantized_dynamic", model_of(quantized), names=("lineardynamic",), min_ops=3, check=check_quantized,
+        marks=_QUANTIZED,
+    ),
     case(
         "quantize_per_tensor", model_of(lambda: (Quantizing(), torch.randn(2, 3))),
         names=("quantizepertensor", "dequantize", "mul"), min_ops=3, marks=_QUANTIZED,
@@ -221,7 +223,10 @@ CASES = [
     case("complex", model_of(lambda: (Complex(), torch.randn(3, 4))), names=("fft", "matmul", "irfft"), min_ops=6),
     case("complex_conjugated", model_of(lambda: (Conjugated(), torch.randn(3))), names=("mul", "conj"), min_ops=4),
     case("meta", model_of(meta), names=("conv1d", "batchnorm", "relu", "mean"), min_ops=4, keeps_all=False),
-    case("fake_tensor", model_of(fake), names=("conv1d", "batchnorm", "relu", "mean"), min_ops=4, keeps_all=False, census=False),
+    case(
+        "fake_tensor", model_of(fake), names=("conv1d", "batchnorm", "relu", "mean"), min_ops=4, keeps_all=False,
+        census=False,
+    ),
     case("subclass", subclass(Tagged), check=check_chain, min_ops=3),
     case("subclass_function", subclass(Logged), check=check_chain, min_ops=3),
     case("subclass_dispatch", model_of(lambda: (Chain(), Doubling(torch.randn(2, 3)))), check=check_chain, min_ops=3),

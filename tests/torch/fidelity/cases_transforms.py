@@ -13,7 +13,6 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 from tests.torch.fidelity.case import Case, model_of
 from torcheer.history import ModelHistory
 
-
 # The first forward-mode derivative in a process scripts torch's own decompositions.
 _JVP = pytest.mark.filterwarnings(r"ignore:`torch\.jit\.script` is deprecated:DeprecationWarning")
 
@@ -91,6 +90,30 @@ class Cond(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, lambda y: self.inner(y).sin(), lambda y: y.cos(), (x,)) + 1
+
+
+class Chooses(nn.Module):
+    """A module that branches, with a branch of its own in the branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        def outer(y: Tensor) -> Tensor:
+            return torch.cond(y.sum() > 1e9, lambda z: z.sin(), lambda z: self.inner(z) * 2, (y,))
+
+        return torch.cond(x.sum() < 1e9, outer, lambda y: y.cos(), (x,))
+
+
+class CondInParts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Chooses()
+        self.second = Chooses()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x).cos())
 
 
 class WhileLoop(nn.Module):
@@ -260,7 +283,10 @@ def case(name: str, model: Any, *shape: int, **options: Any) -> Case:
 CASES = [
     case("vmap", Vmap, 4, 3, names=("linear", "tanh", "sum"), keeps_all=False, min_ops=4, check=check_vmap),
     case("vmap_random", VmapRandom, 4, 3, names=("randlike", "add"), keeps_all=False, min_ops=2),
-    case("grad", Grad, 3, names=("linear", "tanh"), keeps_all=False, min_ops=4, check=check_chain("linear", "tanh", "add")),
+    case(
+        "grad", Grad, 3, names=("linear", "tanh"), keeps_all=False, min_ops=4,
+        check=check_chain("linear", "tanh", "add"),
+    ),
     case("per_sample_grad", PerSample, 4, 3, names=("linear", "sin"), keeps_all=False, min_ops=3),
     case("jacfwd", lambda: Forward(jacfwd), 3, names=("sin", "mul"), keeps_all=False, min_ops=2, marks=(_JVP,)),
     case("jacrev", lambda: Forward(jacrev), 3, names=("sin", "mul"), keeps_all=False, min_ops=2),
@@ -269,6 +295,11 @@ CASES = [
     case("autograd_grad_inside", InnerGrad, 2, 3, names=("linear", "tanh", "pow"), min_ops=6),
     case("cond", Cond, 3, min_ops=3, aten=("aten.add",), census=False),
     case("while_loop", WhileLoop, 3, min_ops=3, aten=("aten.sin", "aten.mul"), census=False),
+    case("cond_in_parts", CondInParts, 3, names=("linear", "cos"), min_ops=5, census=False),
+    Case(
+        "custom_op_meta", model_of(lambda: (CustomOp(), torch.ones(2, 3, device="meta"))), names=("scaledsine",),
+        min_ops=4, census=False, keeps_all=False,
+    ),
     case(
         "custom_op", CustomOp, 2, 3, names=("scaledsine", "add", "sub"), min_ops=4,
         check=check_inside("scaledsine", "sin", "mul"), census=False,
@@ -277,5 +308,8 @@ CASES = [
         "custom_op_mutating", MutatingCustomOp, 2, 3, names=("doubleinplace",), min_ops=3, check=check_mutating,
         census=False,
     ),
-    case("autograd_function", Functions, 2, 3, names=("oldstyle", "newstyle", "dirty"), min_ops=6, check=check_functions),
+    case(
+        "autograd_function", Functions, 2, 3, names=("oldstyle", "newstyle", "dirty"), min_ops=6,
+        check=check_functions,
+    ),
 ]  # fmt: skip

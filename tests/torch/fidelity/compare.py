@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import sys
 import types
@@ -14,7 +15,14 @@ import torch
 from torch.autograd.function import Function
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-_CHECKED_MODULES = ("torch", "torch.nn.functional", "torch.functional", "torch._tensor", "torch.nn.init", "torch.overrides")
+_CHECKED_MODULES = (
+    "torch",
+    "torch.nn.functional",
+    "torch.functional",
+    "torch._tensor",
+    "torch.nn.init",
+    "torch.overrides",
+)
 _CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _HOOKS = (
     "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks",
@@ -88,7 +96,7 @@ def module_state(model: Any) -> dict[str, Any]:
                 if isinstance(tensor, torch.Tensor):
                     found[f"{address}.{name} facts"] = (
                         type(tensor).__qualname__, tensor.requires_grad, tensor._version,
-                        
+
                         # Dynamo marks the params of what it compiles; under a capture it compiles nothing.
                         sorted(key for key in vars(tensor) if "_dynamo" not in key),
                         len(tensor._backward_hooks or ()),
@@ -108,7 +116,9 @@ def has_memory(tensor: torch.Tensor) -> bool:
 
 def content_differences(kept: torch.Tensor, original: torch.Tensor) -> list[str]:
     """Where kept contents differ from the tensor they were kept of: in shape, dtype or any bit."""
-    facts = [(None if tensor.is_nested else tuple(tensor.shape), tensor.dtype, tensor.layout) for tensor in (kept, original)]
+    facts = [
+        (None if tensor.is_nested else tuple(tensor.shape), tensor.dtype, tensor.layout) for tensor in (kept, original)
+    ]
     if facts[0] != facts[1]:
         return [f"{facts[0]} and {facts[1]}"]
     if kept.is_meta and original.is_meta:
@@ -138,7 +148,7 @@ def differences(first: Any, second: Any, path: str = "", *, nodes: bool = True) 
         return differences(vars(first), vars(second), path, nodes=nodes)
     if isinstance(first, types.GeneratorType):
         return differences(list(first), list(second), path, nodes=nodes)
-    if isinstance(first, float) and first != first and second != second:
+    if isinstance(first, float) and math.isnan(first) and math.isnan(second):
         return []
     if callable(first) and callable(second):
         return []
@@ -193,5 +203,6 @@ def _bits(tensor: torch.Tensor) -> Any:
         return _bits(tensor.crow_indices()), _bits(tensor.col_indices()), _bits(tensor.values())
     if tensor.is_quantized:
         return _bits(tensor.int_repr()), tensor.q_scale(), tensor.q_zero_point()
-    tensor = tensor.resolve_conj().resolve_neg().contiguous()
+    # A copy: numpy() would make the storage one that cannot be resized any more, and FSDP resizes its own.
+    tensor = tensor.resolve_conj().resolve_neg().contiguous().clone()
     return tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""

@@ -15,9 +15,7 @@ from torcheer.record.model import Edge, Item, Record, Run
 def save_all(record: Record) -> dict[str, Any]:
     """Mark all activations as saved and return their contents: numbers counting up from the value's index."""
     payloads = {}
-    record.saved = {
-        value.index: f"value.{value.index}" for value in record.values if value.producer is not None
-    }
+    record.saved = {value.index: f"value.{value.index}" for value in record.values if value.producer is not None}
     for index, name in record.saved.items():
         shape = record.values[index].shape
         payloads[name] = numpy.arange(numpy.prod(shape, dtype=int), dtype="float32").reshape(shape) + index

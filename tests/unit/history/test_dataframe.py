@@ -50,8 +50,7 @@ def test_unknown_table() -> None:
     with pytest.raises(LookupKeyError) as caught:
         saved_history(make_record()).to_dataframe("layer")
     assert str(caught.value) == (
-        "There is no table 'layer'. Did you mean 'layers'? "
-        "The tables: 'layers', 'ops', 'modules', 'params', 'aten'"
+        "There is no table 'layer'. Did you mean 'layers'? The tables: 'layers', 'ops', 'modules', 'params', 'aten'"
     )
 
 

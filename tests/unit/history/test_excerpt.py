@@ -42,9 +42,7 @@ def test_a_tensor_is_detached_first() -> None:
 
 
 def test_layouts_without_corners() -> None:
-    assert (
-        excerpt(object(), value_of((3, 3), "sparse_coo")) == "tensor of shape (3, 3) with layout sparse_coo"
-    )
+    assert excerpt(object(), value_of((3, 3), "sparse_coo")) == "tensor of shape (3, 3) with layout sparse_coo"
 
 
 @pytest.mark.parametrize("error", [RuntimeError, NotImplementedError, TypeError, IndexError])

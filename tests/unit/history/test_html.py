@@ -31,9 +31,7 @@ class Tags(HTMLParser):
 def test_a_small_table() -> None:
     text = saved_history(make_record())._repr_html_()
     assert Tags(text).seen.count("tr") == 1 + 10
-    assert (
-        "<td>conv2d_1_1</td><td>(1, 4, 8, 8)</td><td>1.0 KiB</td><td>features.0</td><td>1.0 µs</td>" in text
-    )
+    assert "<td>conv2d_1_1</td><td>(1, 4, 8, 8)</td><td>1.0 KiB</td><td>features.0</td><td>1.0 µs</td>" in text
 
 
 def test_long_listings_are_cut() -> None:

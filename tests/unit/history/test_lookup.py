@@ -108,9 +108,7 @@ def test_a_module_called_by_a_loop_is_its_layer() -> None:
 
 def test_a_module_called_from_different_places_needs_a_call() -> None:
     history = bare_history(shared_record(num_calls=2, one_layer=False))
-    assert (
-        error_of(history, "cell") == "Module 'cell' was called 2 times. Ask for one call: 'cell:1', 'cell:2'"
-    )
+    assert error_of(history, "cell") == "Module 'cell' was called 2 times. Ask for one call: 'cell:1', 'cell:2'"
     assert history["cell:2"].label == "linear_2_2"
 
 
@@ -127,14 +125,25 @@ def test_a_module_whose_loop_gives_only_its_last_pass_is_not_the_layer() -> None
     build.layers(((1, 2, 3, 4),))
     history = bare_history(build.record)
     assert history["loop:1"] == history["add_1:2"]
-    assert (
-        error_of(history, "loop") == "Module 'loop' was called 2 times. Ask for one call: 'loop:1', 'loop:2'"
-    )
+    assert error_of(history, "loop") == "Module 'loop' was called 2 times. Ask for one call: 'loop:1', 'loop:2'"
 
 
 def test_several_outputs_of_one_operation_are_that_operation() -> None:
     history = bare_history(split_record())
     assert history["halves"] == history["chunk_1"]
+
+
+def test_a_param_is_no_layer() -> None:
+    record = small_record()
+    record.params[1].kind, record.params[2].aliases = "buffer", ("tied.weight",)
+    history = bare_history(record)
+    assert error_of(history, "features.0.weight") == (
+        "'features.0.weight' is a parameter, not a layer or module. Use history.params['features.0.weight']"
+    )
+    assert error_of(history, "features.0.bias").startswith("'features.0.bias' is a buffer, not a layer")
+    assert error_of(history, "tied.weight").endswith("Use history.params['tied.weight']")
+    assert history.params["tied.weight"] == history.params["classifier.weight"]
+    assert "features.0.weight" not in history
 
 
 def test_a_module_that_returns_tensors_of_several_operations() -> None:
@@ -185,8 +194,7 @@ def test_a_misspelt_key_lists_near_misses() -> None:
         "No layer, operation or module of this run is called 'classifer'. Did you mean 'classifier'?"
     )
     assert error_of(history, "con2d_1") == (
-        "No layer, operation or module of this run is called 'con2d_1'. "
-        "Did you mean 'conv2d_1', 'conv2d_1_1'?"
+        "No layer, operation or module of this run is called 'con2d_1'. Did you mean 'conv2d_1', 'conv2d_1_1'?"
     )
     assert error_of(history, "qqqqqq") == (
         "No layer, operation or module of this run is called 'qqqqqq'. "
@@ -241,8 +249,7 @@ def test_a_module_that_returned_no_tensor() -> None:
     build.leave(x)
     build.layers()
     expected = (
-        "Module 'count' was called but returned no tensor made by a recorded operation. "
-        "See history.modules['count']"
+        "Module 'count' was called but returned no tensor made by a recorded operation. See history.modules['count']"
     )
     assert error_of(bare_history(build.record), "count") == expected
     assert error_of(bare_history(build.record), "count:1") == expected

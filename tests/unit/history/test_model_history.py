@@ -33,6 +33,19 @@ def test_making_a_history_reads_nothing() -> None:
     ModelHistory(Untouchable(), Untouchable())  # type: ignore[arg-type]
 
 
+def test_a_record_is_built_when_first_read_and_once() -> None:
+    built: list[Record] = []
+
+    def build() -> Record:
+        built.append(small_record())
+        return built[-1]
+
+    history = ModelHistory(build, {})
+    assert built == []
+    assert len(history) == 7
+    assert [history.record] == built
+
+
 def test_lists() -> None:
     history = bare_history(loop_record())
     assert len(history) == 5
@@ -155,6 +168,9 @@ def test_a_frozen_param_has_no_gradient() -> None:
     record.params[0].requires_grad = False
     with pytest.raises(NotSavedError, match="has no gradient: it does not require grad"):
         bare_history(record).params["features.0.weight"].gradient  # noqa: B018
+    with pytest.raises(NotSavedError, match="the recording does not have it"):
+        bare_history(record).params["features.0.bias"].gradient  # noqa: B018
+    record.gradients = []
     with pytest.raises(NotSavedError, match="the recorded backward pass did not reach it"):
         bare_history(record).params["features.0.bias"].gradient  # noqa: B018
 
@@ -206,9 +222,7 @@ def test_output() -> None:
 
 def test_save_hands_the_record_to_the_file_room(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(
-        file, "write", lambda *args, **kwargs: asked.append(SimpleNamespace(a=args, k=kwargs))
-    )
+    monkeypatch.setattr(file, "write", lambda *args, **kwargs: asked.append(SimpleNamespace(a=args, k=kwargs)))
     history = bare_history(small_record())
     history.save("run.tch", overwrite=True)
     assert asked[0].a == (history.record, history.payloads, "run.tch")

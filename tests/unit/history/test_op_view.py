@@ -89,8 +89,7 @@ def test_save_all_several_outputs() -> None:
     with pytest.raises(NotSavedError) as caught:
         view.tensor_contents  # noqa: B018
     assert str(caught.value) == (
-        "The contents of output '1' of chunk_1_1 were not saved. "
-        "Keep it by recording with layers_to_save=['chunk_1_1']"
+        "The contents of output '1' of chunk_1_1 were not saved. Keep it by recording with layers_to_save=['chunk_1_1']"
     )
 
 
@@ -165,7 +164,7 @@ def test_contents_that_could_not_be_kept() -> None:
     del history.payloads["value.5"]  # type: ignore[attr-defined]
     with pytest.raises(NotSavedError) as caught:
         history["conv2d_1"].tensor_contents  # noqa: B018
-    assert str(caught.value) == ("The contents of conv2d_1_1 could not be kept: its layout is sparse_coo")
+    assert str(caught.value) == ("The contents of conv2d_1_1 are not kept: its layout is sparse_coo")
     assert "\n\t\tnot saved: its layout is sparse_coo\n" in str(history["conv2d_1"])
 
 
@@ -179,9 +178,7 @@ def test_why_there_is_no_gradient() -> None:
         "conv2d_1_1 has no gradient: no backward pass was recorded. Call history.log_backward(loss)"
     )
     record = make_record()
-    assert why(bare_history(record), "input_1") == (
-        "input_1_0 has no gradient: none of its outputs requires grad"
-    )
+    assert why(bare_history(record), "input_1") == ("input_1_0 has no gradient: none of its outputs requires grad")
     assert why(bare_history(record), "conv2d_1") == (
         "conv2d_1_1 has no gradient: gradients are kept for saved outputs. "
         "Keep it by recording with layers_to_save=['conv2d_1_1']"
@@ -199,8 +196,7 @@ def test_arguments_are_readable() -> None:
     conv.kwargs = {"out": Ref(x)}
     view = bare_history(record)[1]
     assert repr(view.args) == (
-        "(input_1_0, [features.0.weight, {'b': features.0.bias}], slice(input_1_0, None, None), "
-        "<Generator>, 3)"
+        "(input_1_0, [features.0.weight, {'b': features.0.bias}], slice(input_1_0, None, None), <Generator>, 3)"
     )
     assert repr(view.kwargs) == "{'out': input_1_0}"
     assert view.args[0].value == x
@@ -268,7 +264,5 @@ def test_repr() -> None:
     history = saved_history(small_record())
     assert repr(history["conv2d_1"]) == "<OpView conv2d_1_1: (1, 4, 8, 8) float32, saved>"
     assert repr(bare_history(loop_record())["add_1"]) == "<LayerView add_1_1: 3 passes>"
-    assert repr(bare_history(split_record())["chunk_1"]) == (
-        "<OpView chunk_1_1: (2, 1), (2, 2) float32, not saved>"
-    )
+    assert repr(bare_history(split_record())["chunk_1"]) == ("<OpView chunk_1_1: (2, 1), (2, 2) float32, not saved>")
     assert repr(history["conv2d_1"].aten[0]) == "<AtenView aten.convolution.default: (1, 4, 8, 8), forward>"

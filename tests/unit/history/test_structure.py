@@ -14,9 +14,7 @@ def labels(structure: Structure, ops: tuple[int, ...]) -> list[str]:
     return [structure.labels[op] for op in ops]
 
 
-@pytest.mark.parametrize(
-    "record", [small_record(), loop_record(), make_record(), nested_record(), split_record()]
-)
+@pytest.mark.parametrize("record", [small_record(), loop_record(), make_record(), nested_record(), split_record()])
 def test_parents_and_children_are_each_others_reverse(record: Record) -> None:
     structure = Structure(record)
     down = {(parent, child) for child in structure.listed for parent in structure.parents[child]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -14,7 +16,10 @@ from tests.unit.history.make_history import (
     split_record,
 )
 from tests.unit.make_record import loop_record, make_record, small_record
+from tests.unit.record_builder import RecordBuilder
 from torcheer.history import ModelHistory
+from torcheer.history.frames import frame_text
+from torcheer.record.model import Frame, Item, Record, Run, Site
 
 
 def tabbed(text: str) -> str:
@@ -193,7 +198,88 @@ def test_op_with_buffers() -> None:
     record.params[1].kind = "buffer"
     record.params[1].address = "features.0.running_mean"
     text = str(bare_history(record)[1])
-    assert "with shape (4, 3, 3, 3); 108 params total (432 B); buffers running_mean\n" in text
+    assert "with shape (4, 3, 3, 3); 108 params total (432 B); buffer running_mean\n" in text
+
+
+def test_op_that_writes_a_buffer() -> None:
+    record = small_record()
+    count = RecordBuilder(record).value("buffer", (), param=1)
+    record.params[1].kind, record.params[1].address = "buffer", "bn.num_batches_tracked"
+    relu = record.ops[2]
+    assert "Writes:" not in str(bare_history(record)[2])
+    relu.writes += (count,)
+    history = bare_history(record)
+    assert "\n\tParams: no params used\n\tWrites: buffer bn.num_batches_tracked\n" in str(history[2])
+    assert history[2].written_params == (history.params["bn.num_batches_tracked"],)
+
+
+def test_op_that_writes_a_view_of_a_param() -> None:
+    record = small_record()
+    build = RecordBuilder(record)
+    view, weight = build.value("activation", (3,)), record.values[0]
+    assert weight.param == 0
+    record.values[view].storage = weight.storage
+    record.ops[2].writes += (view,)
+    assert "\n\tWrites: param features.0.weight\n" in str(bare_history(record)[2])
+    # Two params in one storage: which one is written cannot be told.
+    record.values[1].storage = weight.storage
+    assert "Writes:" not in str(bare_history(record)[2])
+
+
+def test_inputs_and_outputs_say_which_they_are() -> None:
+    record = small_record()
+    record.ops[0].outputs = (Item("q.0", record.ops[0].outputs[0].value),)
+    record.ops[-1].outputs = (Item("logits", record.ops[-1].inputs[0]),)
+    history = bare_history(record)
+    assert "\n\tFunction: none, input 'q.0' of the model (gradfunc=none)\n" in str(history[0])
+    assert "\n\tFunction: none, output 'logits' of the model (gradfunc=" in str(history[-1])
+
+
+def test_aten_ops_of_a_backward_pass_and_of_a_recomputation() -> None:
+    record = make_record()
+    linear = next(op for op in record.ops if op.name == "linear")
+    again = replace(record.aten[linear.aten[0]], index=len(record.aten), phase="recompute")
+    record.aten.append(again)
+    linear.aten += (again.index,)
+    history = bare_history(record)
+    assert [op.phase for op in history["linear_1"].aten] == ["forward", "backward", "recompute"]
+    text = str(history["linear_1"])
+    assert "\n\tATen ops: aten.addmm.default\n\tATen ops in backward: aten.mm.default, aten.addmm.default\n" in text
+
+
+def test_source_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = small_record()
+    frame = Frame(str(tmp_path / "models" / "net.py"), 7, "Net.forward")
+    record.sites = [Site((frame,)) for _ in record.sites]
+    view = bare_history(record)["conv2d_1"]
+    assert f"\n\tSource: {frame.file}:7 in Net.forward\n" in str(view)
+    monkeypatch.chdir(tmp_path)
+    assert f"\n\tSource: {Path('models', 'net.py')}:7 in Net.forward\n" in str(view)
+    monkeypatch.chdir(tmp_path.anchor)
+    assert f"\n\tSource: {frame.file}:7 in Net.forward\n" in str(view)
+
+
+@pytest.mark.parametrize("file", ["<string>", "net.py", "<frozen runpy>"])
+def test_source_that_is_no_absolute_path(file: str) -> None:
+    assert frame_text(Frame(file, 3, "forward")) == f"{file}:3 in forward"
+
+
+def test_one_of_each_is_singular() -> None:
+    record = Record(Run("Tiny"))
+    build = RecordBuilder(record)
+    build.param("scale", (1,))
+    build.module("", "Tiny", None, params=(0,))
+    build.enter(0, None)
+    build.op("ones", "torch.ones", (1,), (), params=(0,))
+    build.leave()
+    build.layers()
+    history = bare_history(record)
+    assert repr(history) == "<ModelHistory of Tiny: 1 operation in 1 layer>"
+    assert repr(history.calls[0]) == "<CallView the model itself: 1 operation, 1.0 µs>"
+    assert (repr(history.params), repr(history.modules)) == ("<1 param: 'scale'>", "<1 module: ''>")
+    assert "\t1 tensor (4 B) computed in forward pass; 0 tensors (0 B) saved.\n" in str(history)
+    assert "\t1 parameter operation (1 param total; 4 B).\n" in str(history)
+    assert "Computed from params with shape (1,); 1 param total (4 B)\n" in str(history[0])
 
 
 def test_inner_op() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.make_record import make_record
 from torcheer.record import model
-from torcheer.record.file_check import COUNTS, PLAIN, REFERENCES, check_record
+from torcheer.record.file_check import COUNTS, PLAIN, REFERENCES, SIZES, check_record
 from torcheer.record.file_plain import MalformedError
 from torcheer.record.model import Edge, Item, Record, Ref
 
@@ -27,7 +27,8 @@ def test_every_number_and_all_plain_data_of_the_model_is_checked() -> None:
         row = next(iter(getattr(hint, "__args__", ())), None)
         if table in ("run", "saved") or row is None:
             continue
-        placed = {name.partition(".")[0] for name in (*REFERENCES.get(table, ()), *COUNTS.get(table, ()))}
+        numbers = (*REFERENCES.get(table, ()), *COUNTS.get(table, ()), *SIZES.get(table, ()))
+        placed = {name.partition(".")[0] for name in numbers}
         placed |= neither.get(table, set()) | set(PLAIN.get(table, ()))
         numeric = {
             name
@@ -59,9 +60,10 @@ def _set(path: str, value: Any) -> Any:
         (_set("ops.1.layer", 8), r"ops\[1\]\.layer is 8: the number of layers is 8"),
         (_set("ops.1.args", ([{"a": slice(Ref(99), None)}],)), r"arguments hold Ref\(99\)"),
         (_set("ops.1.result", Ref(-1)), r"arguments hold Ref\(-1\)"),
-        (_set("ops.1.time_ns", -5), r"ops\[1\]\.time_ns is -5: must not be negative"),
+        (_set("ops.1.time_ns", -5), r"ops\[1\]\.time_ns is -5: must not be below 0"),
         (_set("aten.1.parents", (Edge(9, 0, "memory", ""),)), r"aten\[1\]\.parents\.op is 9"),
-        (_set("values.1.shape", (2, -1)), r"values\[1\]\.shape is -1: must not be negative"),
+        (_set("values.1.shape", (2, -2)), r"values\[1\]\.shape is -2: must not be below -1"),
+        (_set("gradients.0.shape", (-2,)), r"gradients\[0\]\.shape is -2: must not be below -1"),
         (_set("values.1.param", 4), r"values\[1\]\.param is 4: the number of params is 4"),
         (_set("layers.1.ops", (10,)), r"layers\[1\]\.ops is 10: the number of ops is 10"),
         (_set("modules.1.parent", 1), r"modules\[1\]\.parent leads in a circle"),
@@ -83,3 +85,10 @@ def test_tables_that_do_not_fit_together_are_refused(change: Any, message: str) 
     change(record)
     with pytest.raises(MalformedError, match=message):
         check_record(record)
+
+
+def test_a_size_that_differs_from_row_to_row_is_allowed() -> None:
+    record = make_record()
+    record.values[1].shape = (2, -1)
+    record.gradients[0].shape = (-1,)
+    check_record(record)

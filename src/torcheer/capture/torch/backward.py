@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from torcheer.capture.torch.finish import Finisher
-from torcheer.capture.torch.finish_backward import add_backward_events, node_owners
+from torcheer.capture.torch.finish_backward import Owners, add_backward_events
 from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import recording
 from torcheer.capture.torch.private import backward_runner, no_function_mode
@@ -36,11 +36,8 @@ class BackwardRecorder:
         self.finisher = finisher
         self.tape = tape
         self.keeper = keeper
-        self.owners = node_owners(finisher)
-        self._targets: dict[tuple[int, int], list[int]] = {}
-        for value in record.values:
-            if value.node_seq is not None:
-                self._targets.setdefault((value.node_seq, value.node_output), []).append(value.index)
+        self.owners = Owners(finisher)
+        self._matched = 0  # events up to here have been matched to forward ops
         self._gradients: list[Gradient] = []
         self._node_times: dict[int, int] = {}  # sequence number → ns
         self._starts: dict[int, int] = {}
@@ -51,7 +48,7 @@ class BackwardRecorder:
         """Record every backward pass started inside the block."""
         tape, run = self.tape, self.record.run
         run.num_backward += 1
-        first = len(tape.events)
+        first = self._matched = len(tape.events)
         tape.is_forward = False
         tape.op = tape.call = -1
         try:
@@ -62,6 +59,7 @@ class BackwardRecorder:
                 run.num_backward -= 1  # it never began
             raise
         finally:
+            self._matched = self.owners.match(self._matched)
             add_backward_events(self.finisher, first, self.owners)
             self._add_times()
             self.record.gradients.extend(self._gradients)
@@ -90,6 +88,9 @@ class BackwardRecorder:
 
     def _hook(self, roots: Any) -> list[Any]:
         """Put hooks on the nodes below ``roots`` that belong to the recorded run."""
+        if self._running:
+            # What was computed again so far has made the graph below these roots.
+            self._matched = self.owners.match(self._matched)
         handles: list[Any] = []
         seen: set[Any] = set()
         stack = [root.grad_fn for root in roots if isinstance(root, Tensor) and root.grad_fn is not None]
@@ -103,7 +104,7 @@ class BackwardRecorder:
                 handles += self._hook_leaf(node, variable)
             else:
                 seq = node._sequence_nr()
-                if seq in self.owners or (seq, 0) in self._targets:
+                if seq in self.owners.of_node:
                     handles.append(node.register_prehook(partial(self._reached, seq)))
                     handles.append(node.register_hook(partial(self._left, seq)))
             stack.extend(following for following, _ in node.next_functions if following is not None)
@@ -112,7 +113,7 @@ class BackwardRecorder:
     def _reached(self, seq: int, gradients: tuple[Tensor | None, ...]) -> None:
         for output, gradient in enumerate(gradients):
             if gradient is not None:
-                for value in self._targets.get((seq, output), ()):
+                for value in self.owners.targets.get((seq, output), ()):
                     self._add(gradient, value, None)
         self._starts[seq] = perf_counter_ns()
 
@@ -160,7 +161,7 @@ class BackwardRecorder:
     def _add_times(self) -> None:
         totals: dict[int, int] = {}
         for seq, time_ns in self._node_times.items():
-            owner = self.owners.get(seq)
+            owner = self.owners.of_node.get(seq)
             if owner is not None:
                 totals[owner] = totals.get(owner, 0) + time_ns
         for owner, time_ns in totals.items():

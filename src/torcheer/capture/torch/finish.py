@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from torcheer.capture.torch.diagnose import diagnose
-from torcheer.capture.torch.finish_sites import describe_sites
+from torcheer.capture.torch.finish_sites import Sites
 from torcheer.capture.torch.finish_values import Values, refs_in
 from torcheer.capture.torch.names import function_name, short_name
 from torcheer.capture.torch.structure import Structure, describe_structure
@@ -27,6 +27,7 @@ class Finisher:
         self.structure = structure
         self.record = Record(run)
         self.values = Values(tape, self.record)
+        self.sites = Sites(tape)
         self.flow = self.values.flow
         self.op_of: dict[int, int] = {}  # event → index into record.ops
         self.call_of: dict[int, int] = {-1: 0}
@@ -48,7 +49,7 @@ class Finisher:
         self._events()
         self._output_ops(outputs)
         record.values = self.flow.values
-        record.sites = describe_sites(self.tape)
+        record.sites = self.sites.sites
         self._close_calls()
         assign_layers(record)
         record.diagnostics = diagnose(self.tape, record)
@@ -126,7 +127,7 @@ class Finisher:
         op = self._new_op("op", name, function, self.call_of[event.call])
         self.op_of[index] = op.index
         op.owner = self.op_of.get(event.owner)
-        op.site = event.site
+        op.site = self.sites.number[event.site]
         op.start_ns = event.start_ns - self.tape.start_ns
         op.time_ns = event.end_ns - event.start_ns
         op.seq = (event.seq, event.seq_end) if event.seq_end > event.seq else None
@@ -301,7 +302,9 @@ class Finisher:
         is_root = not record.calls
         parent = None if is_root else self.call_of[event.call]
         depth = 0 if parent is None else record.calls[parent].depth + 1
-        call = ModuleCall(len(record.calls), module, count, parent, depth, None if is_root else event.site)
+        call = ModuleCall(
+            len(record.calls), module, count, parent, depth, None if is_root else self.sites.number[event.site]
+        )
         refs = [*refs_in(event.args), *refs_in(event.kwargs)]
         for _, ref in refs:
             self.values.ensure(ref)

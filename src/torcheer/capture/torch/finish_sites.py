@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
+from types import CodeType
+from typing import Any
+
 from torcheer.capture.torch.tape import Tape
 from torcheer.record.model import Frame, Site
 
 
-def describe_sites(tape: Tape) -> list[Site]:
-    """The call sites of a tape, outermost frame first."""
-    sites = []
-    for chain in tape.sites:
-        pairs = list(zip(chain[::2], chain[1::2], strict=True))
-        sites.append(Site(tuple(_frame(tape, code, offset) for code, offset in reversed(pairs))))
-    return sites
+class Sites:
+    """The call sites of a tape. Instructions of one place in the source are one site.
+
+    Python compiles the condition of a ``while`` loop twice, before the loop and at its end; both are the same call.
+    """
+
+    def __init__(self, tape: Tape) -> None:
+        self.sites: list[Site] = []
+        self.number: list[int] = []  # number of a site on the tape → index into ``sites``
+        self._places: dict[tuple[int, int], tuple[Any, ...]] = {}
+        known: dict[tuple[Any, ...], int] = {}
+        for chain in tape.sites:
+            pairs = list(zip(chain[::2], chain[1::2], strict=True))[::-1]
+            key = tuple((code, self._place(tape.codes[code], offset)) for code, offset in pairs)
+            index = known.get(key)
+            if index is None:
+                index = known[key] = len(self.sites)
+                frames = (_frame(tape.codes[code], self._place(tape.codes[code], offset)) for code, offset in pairs)
+                self.sites.append(Site(tuple(frames)))
+            self.number.append(index)
+
+    def _place(self, code: CodeType, offset: int) -> tuple[Any, ...]:
+        """Line and columns of an instruction; before Python 3.11 its line and offset."""
+        place = self._places.get((id(code), offset))
+        if place is None:
+            place = self._places[id(code), offset] = _place(code, offset)
+        return place
 
 
-def _frame(tape: Tape, code_id: int, offset: int) -> Frame:
-    code = tape.codes[code_id]
-    line = None
-    for start, end, candidate in code.co_lines():
+def _place(code: CodeType, offset: int) -> tuple[Any, ...]:
+    if hasattr(code, "co_positions"):
+        for place, position in enumerate(code.co_positions()):
+            if place * 2 == offset:
+                if None not in position:
+                    return tuple(position)
+                break
+    for start, end, line in code.co_lines():
         if start <= offset < end:
-            line = candidate
-            break
-    return Frame(code.co_filename, line or code.co_firstlineno, getattr(code, "co_qualname", code.co_name))
+            return (line, offset)
+    return (None, offset)
+
+
+def _frame(code: CodeType, place: tuple[Any, ...]) -> Frame:
+    return Frame(code.co_filename, place[0] or code.co_firstlineno, getattr(code, "co_qualname", code.co_name))

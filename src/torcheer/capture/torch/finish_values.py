@@ -11,7 +11,6 @@ from torcheer.record.dataflow import Dataflow, Maker
 from torcheer.record.model import Item, Opaque, Record, Ref, Value
 from torcheer.record.region import Region, region
 
-_OUTSIDE = Maker(None, None)
 _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis))
 
 
@@ -33,6 +32,16 @@ class Values:
 
     def introduce(self, ref: Ref, kind: str, maker: Maker, *, is_view: bool) -> Value:
         """The first value of a tensor object."""
+        value, covered = self._described(ref, kind)
+        return self.flow.introduce(ref, value, covered, maker, is_view=is_view)
+
+    def ensure(self, ref: Ref) -> None:
+        """Introduce a tensor that the run uses and nobody was seen making."""
+        if not self.flow.knows(ref):
+            value, covered = self._described(ref, "constant")
+            self.flow.arrive(ref, value, covered)
+
+    def _described(self, ref: Ref, kind: str) -> tuple[Value, Region | None]:
         raw = self.tape.values[ref]
         row = raw if isinstance(raw, ValueRow) else ValueRow(*raw)
         item_bytes = row.dtype.itemsize
@@ -50,17 +59,8 @@ class Values:
             -1, kind, None, shape, str(row.dtype).removeprefix("torch."), str(row.device),
             str(row.layout).removeprefix("torch."), stride, _size(row.offset), row.storage, 0, size, param=param,
         )  # fmt: skip
-        bytes_covered: Region | None = None
-        if row.storage is not None:
-            bytes_covered = region(shape, stride, value.offset, item_bytes)
-        return self.flow.introduce(ref, value, bytes_covered, maker, is_view=is_view)
-
-    def ensure(self, ref: Ref) -> None:
-        """Introduce a tensor that the run uses and nobody was seen making."""
-        if not self.flow.knows(ref):
-            value = self.introduce(ref, "constant", _OUTSIDE, is_view=True)
-            if value.kind == "constant":
-                value.requires_grad = False
+        covered = region(shape, stride, value.offset, item_bytes) if row.storage is not None else None
+        return value, covered
 
     def plain(self, argument: Any, path: str, refs: list[tuple[str, Ref]]) -> Any:
         """An argument as the record keeps it; the tensors in it are added to ``refs``."""

@@ -70,13 +70,14 @@ class AtenKind(NamedTuple):
     changes_geometry: bool  # changes shape or strides of an argument (t_, resize_, set_)
     is_mark: bool  # marks time or memory for the profiler and computes nothing
     is_custom: bool  # has a kernel of the user's own, written in Python
+    is_special: bool  # one of is_mark, is_custom, is_higher_order
     is_higher_order: bool  # cond, while_loop: takes functions, has no schema
 
 
 def describe(func: object) -> AtenKind:
     """Read an operator's schema."""
     if isinstance(func, HigherOrderOperator) or not isinstance(func, OpOverload):
-        return AtenKind(f"higher_order.{getattr(func, '__name__', func)}", (), True, False, False, False, True)
+        return AtenKind(f"higher_order.{getattr(func, '__name__', func)}", (), True, False, False, False, True, True)
     schema = func._schema
     writes: list[int | str] = []
     for position, argument in enumerate(schema.arguments):
@@ -89,5 +90,7 @@ def describe(func: object) -> AtenKind:
     # An operator with out= resizes what it writes to.
     has_out = any(argument.is_out for argument in schema.arguments)
     changes_geometry = has_out or torch.Tag.inplace_view in func.tags
-    is_mark = func.namespace == "profiler"
-    return AtenKind(str(func), tuple(writes), is_view, changes_geometry, is_mark, is_custom_operator(func), False)
+    is_mark, is_custom = func.namespace == "profiler", is_custom_operator(func)
+    return AtenKind(
+        str(func), tuple(writes), is_view, changes_geometry, is_mark, is_custom, is_mark or is_custom, False
+    )

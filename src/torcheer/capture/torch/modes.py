@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from torcheer.capture.torch.kinds import METADATA_CALLS, REPLACING_CALLS
+from torcheer.capture.torch.kinds import METADATA_CALLS, REPLACING_CALLS, AtenKind
 from torcheer.capture.torch.private import (
     TorchDispatchMode,
     current_node,
@@ -135,32 +135,42 @@ class AtenLevel(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         tape = self.tape
-        if tape.is_paused:
-            return func(*args, **kwargs) if kwargs else func(*args)
         kind = tape.aten_kinds.get(id(func)) or tape.kind_of(func)
-        if kind.is_mark:
-            return func._op(*args, **(kwargs or {}))
-        if kind.is_higher_order:
-            # cond, while_loop: run as they are, with what their branches do recorded.
-            return plain_kernel(func)(*(self._inside(arg) for arg in args), **(kwargs or {}))
+        owner = tape.op
+        if owner < 0 or kind.is_special or tape.is_paused:
+            return self._special(kind, func, args, kwargs or {})
         given = tape.template(args)
         named = tape.template_dict(kwargs) if kwargs else None
-        if kind.writes and self.keeper is not None:
+        if self.keeper is not None and kind.writes:
             self.keeper.before_write(kind, args, kwargs)
-        if tape.op < 0 or kind.is_custom:
-            out = self._run(kind, func, args, kwargs or {})
-        else:
-            out = func._op(*args, **kwargs) if kwargs else func._op(*args)
-        if type(out) is Tensor:
-            entry = tape.live.get(id(out))
-            if entry is not None and entry[0]() is out and not kind.changes_geometry:
-                result: Any = entry[1]
-            else:
-                result = tape.register(out, DERIVED if kind.is_view else FRESH)
-        elif kind.is_view or kind.writes:
-            result = tape.convert(out)
-        else:
-            result = self._fresh(out)
+        out = func._op(*args, **kwargs) if kwargs else func._op(*args)
+        tape.events.append((ATEN, kind, given, named, self._result(kind, out), owner, tape.call))
+        return out
+
+    def _result(self, kind: AtenKind, out: Any) -> Any:
+        """What an ATen call returned, tensors as numbers."""
+        tape = self.tape
+        if type(out) is not Tensor:
+            return tape.convert(out) if kind.is_view or kind.writes else self._fresh(out)
+        entry = tape.live.get(id(out))
+        if entry is not None and entry[0]() is out and not kind.changes_geometry:
+            return entry[1]
+        return tape.register(out, DERIVED if kind.is_view else FRESH)
+
+    def _special(self, kind: AtenKind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls that are torcheer's own, that compute nothing, that take functions, or that nobody owns."""
+        tape = self.tape
+        if tape.is_paused or kind.is_mark:
+            return func(*args, **kwargs)
+        if kind.is_higher_order:
+            # cond, while_loop: run as they are, with what their branches do recorded.
+            return plain_kernel(func)(*(self._inside(arg) for arg in args), **kwargs)
+        given = tape.template(args)
+        named = tape.template_dict(kwargs) if kwargs else None
+        if self.keeper is not None and kind.writes:
+            self.keeper.before_write(kind, args, kwargs)
+        out = self._run(kind, func, args, kwargs)
+        result = self._result(kind, out)
         if tape.op >= 0:
             tape.events.append((ATEN, kind, given, named, result, tape.op, tape.call))
         else:

@@ -155,15 +155,19 @@ def plain_override_checks(is_recording: Callable[[], bool]) -> Iterator[None]:
     def gated(original: Callable[..., bool], plain: Callable[..., bool]) -> Callable[..., bool]:
         return lambda *values: plain(*values) if is_recording() else original(*values)
 
-    plain: dict[str, Callable[..., bool]] = dict(zip(_CHECKS, (_of_sequence, _overrides, _of_arguments), strict=True))
+    plain_checks = dict(zip(_CHECKS, (_of_sequence, _overrides, _of_arguments), strict=True))
+    gates: dict[Any, Callable[..., bool]] = {}
     replaced: list[tuple[Any, str, Any]] = []
     for module_name in _CHECKING_MODULES:
         module = sys.modules.get(module_name)
-        for name in _CHECKS:
+        for name, plain in plain_checks.items():
             original = getattr(module, name, None)
             if original is not None:
                 replaced.append((module, name, original))
-                setattr(module, name, gated(original, plain[name]))
+                gate = gates.get(original)
+                if gate is None:
+                    gate = gates[original] = gated(original, plain)
+                setattr(module, name, gate)
     try:
         yield
     finally:

@@ -24,7 +24,9 @@ class RunState:
     def __init__(self, model: Any, inputs: Inputs) -> None:
         structure = snapshot(model)
         self.random = random_state()
-        held = [tensor for _, _, _, tensor in structure.tensors] + [tensor for _, tensor in inputs.tensors()]
+        held = [tensor for _, _, _, tensor in structure.tensors if isinstance(tensor, Tensor)] + [
+            tensor for _, tensor in inputs.tensors()
+        ]
         self.tensors = [(tensor, copy_of(tensor)) for tensor in held if is_ordinary(tensor)]
         self.gradients = [(tensor, tensor.grad) for tensor in held if tensor.is_leaf]
         self.attributes = [(module, _plain_attributes(module)) for _, _, module in structure.modules]

@@ -23,7 +23,7 @@ class Structure:
 
     model: Any
     modules: list[tuple[int, str, Any]] = field(default_factory=list)  # (parent, name, module), parents first
-    tensors: list[tuple[int, str, str, torch.Tensor]] = field(default_factory=list)  # (module, name, kind, tensor)
+    tensors: list[tuple[int, str, str, Any]] = field(default_factory=list)  # (module, name, kind, tensor or None)
     positions: dict[int, int] = field(default_factory=dict)  # id(module) → position in ``modules``
     repeats: list[tuple[int, str, int]] = field(default_factory=list)  # (parent, name, position): other addresses
 
@@ -41,26 +41,28 @@ class Structure:
 
 
 def snapshot(model: Any) -> Structure:
-    """Find every module and tensor of a model, each once."""
+    """Find every module and tensor of a model, each once. Part of every capture, so written to be quick."""
     structure = Structure(model)
-    modules, positions = structure.modules, structure.positions
+    modules, positions, tensors = structure.modules, structure.positions, structure.tensors
     stack: list[tuple[int, str, Any]] = [(-1, "", model)]
     while stack:
-        parent, name, module = stack.pop()
+        entry = parent, name, module = stack.pop()
+        if module is None:
+            continue
         known = positions.get(id(module))
         if known is not None:
             structure.repeats.append((parent, name, known))
             continue
         position = positions[id(module)] = len(modules)
-        modules.append((parent, name, module))
+        modules.append(entry)
         if not isinstance(module, torch.nn.Module):
             continue
-        for kind, table in (("param", module._parameters), ("buffer", module._buffers)):
-            for tensor_name, tensor in table.items():
-                if isinstance(tensor, torch.Tensor):
-                    structure.tensors.append((position, tensor_name, kind, tensor))
-        children = [(position, child_name, child) for child_name, child in module._modules.items() if child is not None]
-        stack.extend(reversed(children))
+        if module._parameters:
+            tensors += [(position, key, "param", tensor) for key, tensor in module._parameters.items()]
+        if module._buffers:
+            tensors += [(position, key, "buffer", tensor) for key, tensor in module._buffers.items()]
+        if module._modules:
+            stack += [(position, key, child) for key, child in module._modules.items()][::-1]
     return structure
 
 
@@ -79,6 +81,8 @@ def describe_structure(structure: Structure, tape: Tape) -> tuple[list[Module], 
     by_id: dict[int, int] = {}
     refs: dict[int, int] = {}
     for position, name, kind, tensor in structure.tensors:
+        if not isinstance(tensor, torch.Tensor):
+            continue  # registered as None
         address = f"{addresses[position]}.{name}" if addresses[position] else name
         index = by_id.get(id(tensor))
         if index is None:
