@@ -68,11 +68,12 @@ def main(arguments: list[str]) -> int:
     for row in sorted({int(row) for row in options.rows.split(",")}):
         print(f"row {row}: {title(row)} …", file=sys.stderr, flush=True)
         lines += measured(row, effort)
+        if options.json is not None:
+            # After each row, so that a run that is cut off leaves what it measured.
+            report.write_json(options.json, lines, conditions)
     report.print_report(lines, conditions)
     if not rival.is_installed():
         print("TorchLens is not installed: pip install torchlens fills its column.")
-    if options.json is not None:
-        report.write_json(options.json, lines, conditions)
     return int(options.check and any(line.verdict in ("MISS", "FAILED") for line in lines))
 
 

@@ -6,6 +6,7 @@ torch is imported when a model is to be run, so that opening a recording needs n
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from torcheer.errors import CaptureError, RecordFileError
@@ -44,6 +45,7 @@ def log_forward_pass(
     """
     # torch takes seconds to import; only a run needs it.
     from torcheer.capture.torch import inputs, select
+    from torcheer.capture.torch.saving import Kept
     from torcheer.capture.torch.session import TorchSession
 
     if vis_opt is not None and vis_opt not in _VIS_OPTIONS:
@@ -63,13 +65,16 @@ def log_forward_pass(
         if isinstance(wanted, select.Keys):
             # Only now are the labels final, and only now can a key turn out to name nothing.
             _ = history.record
+        if writer is not None:
+            session.store = writer.finish(history.record)
     except BaseException as error:
         if writer is not None:
             writer.abort()
-        error.model_history = history  # type: ignore[attr-defined]
+            session.store = Kept()
+        # An exception class of the user's may refuse further attributes.
+        with suppress(AttributeError):
+            error.model_history = history  # type: ignore[attr-defined]
         raise
-    if writer is not None:
-        session.store = writer.finish(history.record)
     if vis_opt in ("rolled", "unrolled"):
         history.drawing = graph.to_dot(graph.build(history.record, rolled=vis_opt == "rolled"))
     return history

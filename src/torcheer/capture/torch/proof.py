@@ -35,7 +35,7 @@ _MAY_PASS_OVER = frozenset(
     " threshold sign round floor ceil trunc any all eq ne lt le gt ge logicaland logicalor logicalnot bitwiseand"
     " bitwiseor bitwisenot argmax argmin topk sort embedding embeddingbag batchnorm nllloss nllloss2d"
     " crossentropyloss lstm gru rnntanh rnnrelu packpaddedsequence padpackedsequence lerp addcmul gcd fmod remainder"
-    " minimum maximum unique nonzero invert or and xor triu tril searchsorted bucketize".split()
+    " minimum maximum min max amin amax unique nonzero invert or and xor triu tril searchsorted bucketize".split()
 )
 
 
@@ -81,7 +81,8 @@ def check_census(proof: Proof) -> Check:
     check.tested = len(proof.census)
     counted, recorded = Counter(proof.census), Counter(op.function for op in forward)
     # What a kernel written in Python calls is recorded as its inside; a plain census does not see it.
-    inside = Counter(op.function for op in forward if _is_inside_custom(record, op))
+    functions = {op.index: op.function for op in record.aten}
+    inside = Counter(op.function for op in forward if _is_inside_custom(record, op, functions))
     for name in sorted(counted.keys() | recorded.keys()):
         missing = counted[name] - recorded[name]
         if missing > 0:
@@ -94,8 +95,7 @@ def check_census(proof: Proof) -> Check:
     return check
 
 
-def _is_inside_custom(record: Record, op: Op) -> bool:
-    functions = {child.index: child.function for child in record.aten}
+def _is_inside_custom(record: Record, op: Op, functions: dict[int, str]) -> bool:
     owner = record.ops[op.owner] if op.owner is not None else None
     while owner is not None:
         if not owner.function.startswith(("torch.", "aten.")):
@@ -119,10 +119,10 @@ def _witnessed_ops(proof: Proof, check: Check) -> Iterator[tuple[Op, Witnessed]]
 
 def _again(call: Witnessed, reads: dict[str, Tensor]) -> tuple[Any, tuple[Any, ...]]:
     """Make a call once more, on copies of ``reads``. Returns its result and its arguments afterwards."""
-    args = copied(call.args, reads)
-    kwargs = {key: copied(value, reads, key) for key, value in call.kwargs.items()}
     set_random_state(call.random)
-    with torch.set_grad_enabled(False):
+    with torch.set_grad_enabled(call.grad_enabled):
+        args = copied(call.args, reads)
+        kwargs = {key: copied(value, reads, key) for key, value in call.kwargs.items()}
         return call.func(*args, **kwargs), args
 
 
