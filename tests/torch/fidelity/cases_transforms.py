@@ -298,7 +298,10 @@ CASES = [
     case("autograd_grad_inside", InnerGrad, 2, 3, names=("linear", "tanh", "pow"), min_ops=6),
     case("cond", Cond, 3, min_ops=3, aten=("aten.add",), census=False),
     case("while_loop", WhileLoop, 3, min_ops=3, aten=("aten.sin", "aten.mul"), census=False),
-    case("cond_in_parts", CondInParts, 3, names=("linear", "cos"), min_ops=5, census=False, same_nodes=False, marks=(_GRAD,)),
+    case(
+        "cond_in_parts", CondInParts, 3, names=("linear", "cos"), min_ops=5, census=False, same_nodes=False,
+        marks=(_GRAD,),
+    ),
     Case(
         "custom_op_meta", model_of(lambda: (CustomOp(), torch.ones(2, 3, device="meta"))), names=("scaledsine",),
         min_ops=4, census=False, keeps_all=False,

@@ -6,8 +6,10 @@ import dataclasses
 import math
 import random
 import sys
+import threading
 import types
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,11 @@ def torch_globals() -> dict[str, Any]:
         "Module.__setattr__": torch.nn.Module.__dict__["__setattr__"],
         "Function.apply": Function.__dict__["apply"],
         "engine": torch.autograd._engine_run_backward,
+        "higher order": torch._ops.HigherOrderOperator.__dict__["dispatch"],
+        "compile": torch.compile,
+        "stance": torch._dynamo.eval_frame._stance.stance if "torch._dynamo" in sys.modules else "default",
+        "Thread.start": threading.Thread.__dict__["start"],
+        "submit": ThreadPoolExecutor.__dict__["submit"],
         "backward": torch.Tensor.__dict__["backward"],
         "function modes": torch._C._len_torch_function_stack(),
         "dispatch modes": len(_get_current_dispatch_mode_stack()),

@@ -65,7 +65,9 @@ def witness(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Witness
     """Copy a call's arguments."""
     # Kernels are chosen by whether a gradient is needed, so the copies must say so too.
     reads = {
-        path: copy_of(tensor).requires_grad_(tensor.requires_grad) for path, tensor in [*named_tensors(args), *named_tensors(kwargs)] if is_ordinary(tensor)
+        path: copy_of(tensor).requires_grad_(tensor.requires_grad)
+        for path, tensor in [*named_tensors(args), *named_tensors(kwargs)]
+        if is_ordinary(tensor)
     }
     return Witnessed(func, copied(args), copied(kwargs), random_state(), torch.is_grad_enabled(), reads)
 

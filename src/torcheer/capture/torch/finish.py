@@ -11,6 +11,7 @@ from typing import Any
 from torcheer.capture.torch.diagnose import diagnose
 from torcheer.capture.torch.finish_sites import Sites
 from torcheer.capture.torch.finish_values import Values, refs_in
+from torcheer.capture.torch.kinds import written_arguments
 from torcheer.capture.torch.names import function_name, short_name
 from torcheer.capture.torch.structure import Structure, describe_structure
 from torcheer.capture.torch.tape import ATEN, CALL, INPUT, OP, OUTPUT, AtenEvent, CallEvent, OpEvent, Tape
@@ -271,7 +272,7 @@ class Finisher:
 
     def _write(self, event: AtenEvent, maker: Maker) -> tuple[int, ...]:
         written = []
-        for place in event.kind.writes:
+        for place in written_arguments(event.kind, event.args):
             if isinstance(place, int):
                 argument = event.args[place] if place < len(event.args) else None
             else:

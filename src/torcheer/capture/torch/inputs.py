@@ -23,12 +23,17 @@ class Inputs:
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    names: tuple[str, ...] = ()  # of the positional arguments, as far as the forward names them
 
     def tensors(self) -> list[tuple[str, torch.Tensor]]:
-        """Every tensor handed in, once, with its path."""
+        """Every tensor handed in, once, with its path: ``x``, ``batch.mask``."""
         seen: set[int] = set()
         result = []
-        for path, tensor in [*named_tensors(self.args), *named_tensors(self.kwargs)]:
+        positional = {
+            (self.names[place] if place < len(self.names) else str(place)): given
+            for place, given in enumerate(self.args)
+        }
+        for path, tensor in named_tensors({**positional, **self.kwargs}):
             if id(tensor) not in seen:
                 seen.add(id(tensor))
                 result.append((path, tensor))
@@ -47,7 +52,7 @@ def arrange(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Inputs
         given = args[0]
         if isinstance(given, (list, tuple)) and not hasattr(given, "_fields"):
             return _of_sequence(signature, given)
-        if isinstance(given, dict) and _fits(signature, (), given):
+        if isinstance(given, dict) and signature is not None and _fits(signature, (), given):
             return Inputs((), dict(given))
     if signature is not None:
         try:
@@ -58,16 +63,16 @@ def arrange(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Inputs
                 f"forward{signature}. Give one tensor, a tuple or list of positional arguments, "
                 "a dict of keyword arguments, or the arguments themselves."
             ) from None
-    return Inputs(args, dict(kwargs))
+    return Inputs(args, dict(kwargs), _positional_names(signature))
 
 
 def _of_sequence(signature: inspect.Signature | None, given: Any) -> Inputs:
     """A list or tuple is the positional arguments, unless the model can only take it whole."""
     spread = tuple(given)
     if _fits(signature, spread, {}):
-        return Inputs(spread, {})
+        return Inputs(spread, {}, _positional_names(signature))
     if _fits(signature, (given,), {}):
-        return Inputs((given,), {})
+        return Inputs((given,), {}, _positional_names(signature))
     raise CaptureError(
         f"The model's forward is forward{signature}, and it was given {len(spread)} positional arguments. "
         "A tuple or list is spread over the positional arguments; wrap it once more to pass it as one."
@@ -80,6 +85,13 @@ def _signature(model: Any) -> inspect.Signature | None:
         return inspect.signature(target)
     except (TypeError, ValueError):
         return None
+
+
+def _positional_names(signature: inspect.Signature | None) -> tuple[str, ...]:
+    if signature is None:
+        return ()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(one.name for one in signature.parameters.values() if one.kind in positional)
 
 
 def _fits(signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -6,7 +6,7 @@ ATen level: what an operator's schema says about memory: which arguments it writ
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -72,6 +72,23 @@ class AtenKind(NamedTuple):
     is_custom: bool  # has a kernel of the user's own, written in Python
     is_special: bool  # one of is_mark, is_custom, is_higher_order
     is_higher_order: bool  # cond, while_loop: takes functions, has no schema
+
+
+# Operators that write to arguments without saying so in their schema: the arguments, and the flag they obey.
+_UNDECLARED_WRITES = {
+    "aten.native_batch_norm.default": ((3, 4), 5),
+    "aten.cudnn_batch_norm.default": ((3, 4), 5),
+    "aten.miopen_batch_norm.default": ((3, 4), 5),
+}
+
+
+def written_arguments(kind: AtenKind, args: tuple[Any, ...]) -> tuple[int | str, ...]:
+    """Which arguments this call writes to."""
+    undeclared = _UNDECLARED_WRITES.get(kind.name)
+    if undeclared is None:
+        return kind.writes
+    places, flag = undeclared
+    return places if len(args) > flag and args[flag] else ()
 
 
 def describe(func: object) -> AtenKind:

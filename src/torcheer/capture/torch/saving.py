@@ -84,13 +84,17 @@ class Kept(dict[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         tensor = super().__getitem__(name)
-        if self.versions.get(name) != _version(tensor):
+        if not self.is_current(name):
             raise NotSavedError(
-                f"The contents kept as {name!r} were overwritten in place after the run (by an optimizer step, "
-                "an in-place op on the output, or a new batch copied into the input). "
-                "Save the history before going on (history.save(path)), or record with save_to=path."
+                "it was overwritten in place after the run (by an optimizer step, an in-place op on the output, or a "
+                "new batch copied into the input). Save the history before going on (history.save(path)), or record "
+                "with save_to=path"
             )
         return tensor
+
+    def is_current(self, name: str) -> bool:
+        """Has nobody written to it since the run?"""
+        return self.versions.get(name) == _version(self.peek(name))
 
 
 class Keeper:

@@ -29,7 +29,7 @@ from torcheer.capture.torch.tape import INPUT, OUTPUT, Tape, named_tensors
 from torcheer.errors import CaptureError
 from torcheer.record.file import FilePayloads, TensorWriter
 from torcheer.record.model import Record, Ref, Run
-from torcheer.record.payload import Payloads
+from torcheer.record.payload import Payloads, is_kept
 
 Tensor = torch.Tensor
 
@@ -225,6 +225,10 @@ class Current:
 
     def __len__(self) -> int:
         return len(self._session.store)
+
+    def is_current(self, name: str) -> bool:
+        """Are these contents still what they were at the end of the run?"""
+        return is_kept(self._session.store, name)
 
     @property
     def unsaved(self) -> dict[str, str]:
