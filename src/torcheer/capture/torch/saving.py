@@ -84,6 +84,8 @@ class Kept(dict[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         tensor = super().__getitem__(name)
+        if _has_lost_memory(tensor):
+            raise NotSavedError("its memory was given back during the run (a sharded parameter that was gathered)")
         if not self.is_current(name):
             raise NotSavedError(
                 "it was overwritten in place after the run (by an optimizer step, an in-place op on the output, or a "
@@ -94,7 +96,8 @@ class Kept(dict[str, Tensor]):
 
     def is_current(self, name: str) -> bool:
         """Has nobody written to it since the run?"""
-        return self.versions.get(name) == _version(self.peek(name))
+        tensor = self.peek(name)
+        return self.versions.get(name) == _version(tensor) and not _has_lost_memory(tensor)
 
 
 class Keeper:
@@ -196,6 +199,13 @@ def _why_not(tensor: Tensor) -> str | None:
     if is_functional_wrapper(tensor):
         return "it only exists inside a function transform (vmap, grad, jvp); the ATen ops under it are recorded"
     return None
+
+
+def _has_lost_memory(tensor: Tensor) -> bool:
+    """Was its storage freed under it, as FSDP does? Reading it would end the process."""
+    if type(tensor) is not Tensor or tensor.layout is not torch.strided or tensor.is_nested:
+        return False
+    return tensor.numel() > 0 and tensor.untyped_storage().nbytes() == 0
 
 
 def _version(tensor: Tensor) -> int | None:
