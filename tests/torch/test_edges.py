@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -472,63 +470,3 @@ def test_versions_count_the_writes_of_a_storage() -> None:
     assert len(storages) == 1
     versions = [values[op.op.outputs[0].value].version for op in ops[1:6]]
     assert versions == [0, 0, 0, 1, 2]
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_random_programs_have_the_edges_of_their_bytes(seed: int) -> None:
-    """Random views, writes and reads of one storage, against a count of who wrote each element last."""
-    plan = random.Random(seed)
-    makers: dict[int, set[int]] = {}  # reading op → op that last made or wrote the tensor object it reads
-    reads: dict[int, tuple[set[int], set[int]]] = {}  # reading op → (elements it reads, ops that wrote them last)
-    writes: dict[int, set[int]] = {}
-
-    def cut_of(array: Any) -> tuple[slice, ...]:
-        cuts = []
-        for size in array.shape:
-            start = plan.randrange(size)
-            cuts.append(slice(start, plan.randint(start + 1, size), plan.choice((1, 1, 2))))
-        return tuple(cuts)
-
-    def program(x: Tensor) -> Tensor:
-        base = x + 1
-        elements = np.arange(64).reshape(8, 8)
-        last = np.full(64, 1)
-        count = 1
-        tensors: list[list[Any]] = [[base, elements, 1]]
-        for _ in range(40):
-            chosen = plan.choice(tensors)
-            tensor, places, maker = chosen
-            count += 1
-            action = plan.choice(("view", "turn", "write", "write", "read", "read", "read"))
-            if action == "view":
-                cut = cut_of(places)
-                tensors.append([tensor[cut], places[cut], count])
-            elif action == "turn":
-                tensors.append([tensor.t(), places.T, count])
-            elif action == "write":
-                tensor.mul_(2)
-                last[places.ravel()] = count
-                writes[count] = set(places.ravel().tolist())
-                chosen[2] = count
-            else:
-                tensor.sum()
-                makers[count] = {maker}
-                reads[count] = (set(places.ravel().tolist()), set(last[places.ravel()].tolist()))
-        return base.sum()
-
-    history = tl.log_forward_pass(Runs(program), torch.randn(8, 8), layers_to_save="none")
-    ops = list(history)
-    for reader, (elements, writers) in reads.items():
-        op = ops[reader]
-        assert op.name == "sum"
-        direct = {ops.index(parent) for parent in op.parents}
-        before = set(direct)
-        todo = list(direct)
-        while todo:
-            fresh = {ops.index(parent) for parent in ops[todo.pop()].parents} - before
-            before |= fresh
-            todo += fresh
-        assert writers <= before, "an op that wrote what is read is no ancestor"
-        assert direct <= makers[reader] | set(writes)
-        strangers = [parent for parent in direct - makers[reader] if not writes[parent] & elements]
-        assert not strangers, "an op that wrote elsewhere is a parent"

@@ -41,9 +41,9 @@ def same(first: torch.Tensor, second: torch.Tensor) -> bool:
     if first.dtype != second.dtype or first.shape != second.shape:
         return False
     first, second = (t.detach().resolve_conj().resolve_neg().contiguous() for t in (first, second))
-    return bytes(first.untyped_storage())[: _end(first)] == bytes(second.untyped_storage())[
-        : _end(second)
-    ] or (first.flatten().view(torch.uint8).equal(second.flatten().view(torch.uint8)))
+    return bytes(first.untyped_storage())[: _end(first)] == bytes(second.untyped_storage())[: _end(second)] or (
+        first.flatten().view(torch.uint8).equal(second.flatten().view(torch.uint8))
+    )
 
 
 def _end(tensor: torch.Tensor) -> int:
@@ -86,9 +86,7 @@ def test_other_tools_can_open_the_files(tmp_path: Path) -> None:
     }
     saved(tensors, tmp_path)
     loaded = load_file(tmp_path / "run.tch" / "tensors-00001.safetensors")
-    assert {name: same(tensor, tensors[name]) for name, tensor in loaded.items()} == dict.fromkeys(
-        tensors, True
-    )
+    assert {name: same(tensor, tensors[name]) for name, tensor in loaded.items()} == dict.fromkeys(tensors, True)
 
 
 def odd_views() -> dict[str, torch.Tensor]:

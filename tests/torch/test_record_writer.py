@@ -27,9 +27,7 @@ def test_the_buffer_is_bounded_and_references_are_dropped(tmp_path: Path) -> Non
         assert writer["value.0"] is not first
         first.add_(5)  # it was written before
         writer.put("value.2", torch.full((2,), 2.0))
-        assert [name in writer for name in ("value.0", "value.1", "value.2", "value.3")] == [True] * 3 + [
-            False
-        ]
+        assert [name in writer for name in ("value.0", "value.1", "value.2", "value.3")] == [True] * 3 + [False]
         assert list(writer) == ["value.0", "value.1", "value.2"]
         assert len(writer) == 3
         assert [float(writer[name][0]) for name in writer] == [0, 1, 2]

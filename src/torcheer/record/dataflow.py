@@ -11,11 +11,13 @@ less what a later write has fully covered. Each in-place write makes a new ``Val
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from torcheer.record.model import Edge, Value
-from torcheer.record.region import Region
+from torcheer.record.region import Region, region
 
 
 class Maker(NamedTuple):
@@ -39,13 +41,17 @@ class _Write(NamedTuple):
     region: Region | None
 
 
+# Shape, stride, offset and item size: what a region is computed from when a write makes it matter.
+Layout = tuple[tuple[int, ...], "tuple[int, ...] | None", int, int]
+
+
 @dataclass(slots=True)
 class _Object:
     """What is known of a tensor object."""
 
     value: int
     maker: Maker
-    region: Region | None
+    layout: Layout | None  # None: unknown
     is_view: bool  # its maker did not fill it: it shows memory that was there
     seen_writes: int  # writes to its storage that it came after
 
@@ -72,7 +78,7 @@ class Dataflow:
         """The op that last returned or wrote a tensor object."""
         return self._objects[ref].maker
 
-    def introduce(self, ref: int, value: Value, region: Region | None, maker: Maker, *, is_view: bool) -> Value:
+    def introduce(self, ref: int, value: Value, layout: Layout | None, maker: Maker, *, is_view: bool) -> Value:
         """A tensor object comes to be. ``value.storage`` is the caller's name; it is renumbered here."""
         storage = value.storage
         seen = 0
@@ -83,10 +89,10 @@ class Dataflow:
         self._add(value, maker)
         value.version = seen
         # Writes before now have reached the op that made this object; they are its parents, not its readers'.
-        self._objects[ref] = _Object(value.index, maker, region, is_view, seen)
+        self._objects[ref] = _Object(value.index, maker, layout, is_view, seen)
         return value
 
-    def arrive(self, ref: int, value: Value, region: Region | None) -> Value:
+    def arrive(self, ref: int, value: Value, layout: Layout | None) -> Value:
         """A tensor object is used that nobody was seen making.
 
         If its memory is known, it is a view that was made behind the scenes (``nn.Parameter(y)``): it shows what
@@ -94,7 +100,7 @@ class Dataflow:
         """
         storage = self._storages.get(value.storage) if value.storage is not None else None
         maker = Maker(None, None) if storage is None else self._first[storage]
-        value = self.introduce(ref, value, region, maker, is_view=True)
+        value = self.introduce(ref, value, layout, maker, is_view=True)
         self._objects[ref].seen_writes = 0
         return value
 
@@ -102,7 +108,7 @@ class Dataflow:
         """An op hands back a tensor object that exists already, unchanged: dropout in eval mode."""
         known = self._objects[ref]
         old = self.values[known.value]
-        value = self._add(replace(old), maker)
+        value = self._add(copy(old), maker)
         if old.storage is not None:
             value.version = known.seen_writes = len(self._writes.get(old.storage, ()))
         known.value, known.maker, known.is_view = value.index, maker, True
@@ -112,10 +118,10 @@ class Dataflow:
         """An op writes in place into a tensor object's memory. Returns the object's new value."""
         known = self._objects[ref]
         old = self.values[known.value]
-        value = self._add(replace(old), maker)
+        value = self._add(copy(old), maker)
         if old.storage is not None:
             writes = self._writes.setdefault(old.storage, [])
-            writes.append(_Write(maker, value.index, known.region))
+            writes.append(_Write(maker, value.index, _region(known.layout)))
             value.version = known.seen_writes = len(writes)
         known.value, known.maker, known.is_view = value.index, maker, False
         return value
@@ -127,28 +133,37 @@ class Dataflow:
         storage = self.values[known.value].storage
         if storage is None:
             return [first]
+        since = self._writes.get(storage, ())[known.seen_writes :]
+        if not since:
+            return [first]
+        own = _region(known.layout)
         later: list[_Write] = []
-        for write in self._writes.get(storage, ())[known.seen_writes :]:
-            if known.region is None or write.region is None:
+        for write in since:
+            if own is None or write.region is None:
                 later.append(write)
-            elif write.region.overlaps(known.region):
-                if write.region.covers(known.region):
+            elif write.region.overlaps(own):
+                if write.region.covers(own):
                     later.clear()
                 later.append(write)
         sources = [Source(write.maker, write.value, "memory") for write in later]
-        overwritten = (
-            bool(later)
-            and known.region is not None
-            and later[0].region is not None
-            and later[0].region.covers(known.region)
-        )
-        return sources if overwritten and not known.is_view else [first, *sources]
+        covering = later[0].region if later else None
+        is_overwritten = own is not None and covering is not None and covering.covers(own)
+        return sources if is_overwritten and not known.is_view else [first, *sources]
 
     def _add(self, value: Value, maker: Maker) -> Value:
         value.index = len(self.values)
         value.producer = maker.op
         self.values.append(value)
         return value
+
+
+@lru_cache(4096)
+def _cached_region(layout: Layout) -> Region | None:
+    return region(*layout)
+
+
+def _region(layout: Layout | None) -> Region | None:
+    return None if layout is None else _cached_region(layout)
 
 
 def edges(sources: list[Source], argument: str, *, aten: bool) -> list[Edge]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torcheer.record.dataflow import Dataflow, Maker, edges
 from torcheer.record.model import Value
-from torcheer.record.region import region
 
 ITEM_BYTES = 4
 
@@ -32,8 +31,8 @@ class Program:
         parents = self.read(*reads)
         ref = self.refs[name] = len(self.refs)
         value = Value(-1, "activation", None, shape, "float32", "cpu", "strided", stride, offset, storage, 0, None)
-        covered = region(shape, stride, offset, ITEM_BYTES)
-        self.flow.introduce(ref, value, covered, Maker(self.num_ops, None), is_view=is_view)
+        layout = (shape, stride, offset, ITEM_BYTES)
+        self.flow.introduce(ref, value, layout, Maker(self.num_ops, None), is_view=is_view)
         self.num_ops += 1
         return parents
 

@@ -17,7 +17,7 @@ from torcheer.capture.torch.structure import Structure, describe_structure
 from torcheer.capture.torch.tape import ATEN, CALL, INPUT, OP, OUTPUT, AtenEvent, CallEvent, OpEvent, Tape
 from torcheer.record.dataflow import Maker, edges
 from torcheer.record.layers import assign_layers
-from torcheer.record.model import Edge, Item, ModuleCall, Op, Record, Ref, Run, Value
+from torcheer.record.model import Edge, ModuleCall, Op, Record, Ref, Run, Value
 
 
 class Finisher:
@@ -63,7 +63,7 @@ class Finisher:
                 value = self.flow.returned(ref, Maker(op.index, None))
             else:
                 value = self.values.introduce(ref, "input", Maker(op.index, None), is_view=False)
-            op.outputs = (Item(path, value.index),)
+            op.outputs = (self.values.item(path, value.index),)
             self.input_values[ref] = value.index
             self.values.saved(INPUT, ref, value.index)
 
@@ -78,7 +78,7 @@ class Finisher:
             shown = self.flow.value_of(ref)
             self.values.saved(OUTPUT, ref, shown)
             value = self.flow.returned(ref, Maker(op.index, self.flow.maker_of(ref).aten))
-            op.outputs = (Item(path, value.index),)
+            op.outputs = (self.values.item(path, value.index),)
             if shown in self.record.saved:
                 self.record.saved[value.index] = self.record.saved[shown]
 
@@ -134,7 +134,7 @@ class Finisher:
         op.seq = (event.seq, event.seq_end) if event.seq_end > event.seq else None
         self._seq = max(self._seq, event.seq_end)
         refs: list[tuple[str, Ref]] = []
-        op.args = tuple(self.values.plain(arg, str(place), refs) for place, arg in enumerate(event.args))
+        op.args = self.values.arguments(event.args, refs)
         if event.kwargs:
             op.kwargs = {key: self.values.plain(arg, key, refs) for key, arg in event.kwargs.items()}
         found: list[Edge] = []
@@ -142,7 +142,7 @@ class Finisher:
         for path, ref in refs:
             inputs[self.flow.value_of(ref)] = None
             found += edges(self.flow.read(ref), path, aten=False)
-        op.inputs = tuple(inputs)
+        op.inputs = self.values.shared(tuple(inputs))
         op.parents = tuple(self._lifted(found, op.owner))
         op.params = self.values.params_of(op.inputs)
 
@@ -171,11 +171,12 @@ class Finisher:
             if node is not None:
                 value.grad_function, value.node_seq, value.node_output = node[1].__name__, node[2], node[3]
                 value.requires_grad = True
-            items.append(Item(path, value.index))
+            items.append(self.values.item(path, value.index))
             self.values.saved(index, ref, value.index)
         op.outputs = tuple(items)
-        for _, ref in [*refs_in(event.args), *refs_in(event.kwargs)]:
-            self.values.saved(index, ref, self.flow.value_of(ref))
+        if self.values.kept:
+            for _, ref in [*refs_in(event.args), *refs_in(event.kwargs)]:
+                self.values.saved(index, ref, self.flow.value_of(ref))
         if not items and event.out is not None:
             op.result = self.values.plain(event.out, "", [])
 
@@ -197,8 +198,8 @@ class Finisher:
             self.add_aten(event, owner)
             return
         # Scripted, exported or otherwise compiled code: no Python call to belong to.
-        name = event.kind.name
-        upper = self._new_op("op", short_name(name), name, self.call_of[event.call])
+        short, name = self._name_of_aten(event)
+        upper = self._new_op("op", short, name, self.call_of[event.call])
         op = self.add_aten(event, upper.index)
         upper.args, upper.kwargs, upper.outputs, upper.writes = op.args, op.kwargs, op.outputs, op.writes
         if event.seq is not None and event.seq > self._seq:
@@ -214,32 +215,22 @@ class Finisher:
     def add_aten(self, event: AtenEvent, owner: int | None, phase: str = "forward") -> Op:
         record = self.record
         call = record.ops[owner].call if owner is not None else self.call_of[event.call]
-        name = event.kind.name
-        op = Op(
-            len(record.aten),
-            "op",
-            short_name(name),
-            name,
-            call,
-            None,
-            owner=owner,
-            phase=phase,
-            node=event.node,
-        )
+        short, name = self._name_of_aten(event)
+        op = Op(len(record.aten), "op", short, name, call, None, owner=owner, phase=phase, node=event.node)
         record.aten.append(op)
         refs: list[tuple[str, Ref]] = []
-        op.args = tuple(self.values.plain(arg, str(place), refs) for place, arg in enumerate(event.args))
+        op.args = self.values.arguments(event.args, refs)
         if event.kwargs:
             op.kwargs = {key: self.values.plain(arg, key, refs) for key, arg in event.kwargs.items()}
-        sources = {path: self.flow.read(ref) for path, ref in refs}
-        op.inputs = tuple(dict.fromkeys(self.flow.value_of(ref) for _, ref in refs))
+        sources = [(path, self.flow.read(ref)) for path, ref in refs]
+        op.inputs = self.values.shared(tuple(dict.fromkeys(self.flow.value_of(ref) for _, ref in refs)))
         op.params = self.values.params_of(op.inputs)
-        op.parents = tuple(edge for path, _ in refs for edge in edges(sources[path], path, aten=True))
+        op.parents = tuple(edge for path, found in sources for edge in edges(found, path, aten=True))
         upper = record.ops[owner] if owner is not None and phase == "forward" else None
         if owner is not None:
             record.ops[owner].aten += (op.index,)
         if upper is not None:
-            found = [edge for path, _ in refs for edge in edges(sources[path], path, aten=False)]
+            found = [edge for path, read in sources for edge in edges(read, path, aten=False)]
             self._read_inside(upper, found, op)
             self._last_aten[upper.index] = op.index
         maker = Maker(owner, op.index)
@@ -252,6 +243,8 @@ class Finisher:
 
     def _read_inside(self, upper: Op, found: list[Edge], op: Op) -> None:
         """What an ATen op reads from outside the ops around it flows into them too."""
+        if not found and not op.params:
+            return
         known = {(edge.op, edge.value) for edge in upper.parents}
         target: Op | None = upper
         while target is not None:
@@ -291,7 +284,7 @@ class Finisher:
                 value = self.flow.values[self.flow.value_of(ref)]
             else:
                 value = self.flow.returned(ref, maker)
-            items.append(Item(path, value.index))
+            items.append(self.values.item(path, value.index))
         op.outputs = tuple(items)
 
     # -- module calls --------------------------------------------------------------------------------
@@ -309,7 +302,7 @@ class Finisher:
         refs = [*refs_in(event.args), *refs_in(event.kwargs)]
         for _, ref in refs:
             self.values.ensure(ref)
-        call.inputs = tuple(Item(path, self.flow.value_of(ref)) for path, ref in refs)
+        call.inputs = tuple(self.values.item(path, self.flow.value_of(ref)) for path, ref in refs)
         call.start_ns = event.start_ns - self.tape.start_ns
         call.time_ns = event.end_ns - event.start_ns
         call.training, call.error = event.training, event.error
@@ -330,6 +323,13 @@ class Finisher:
                     call.seq = (min(first, op.seq[0]), max(last, op.seq[1]))
                 call = calls[call.parent] if call.parent is not None else None
 
+    def _name_of_aten(self, event: AtenEvent) -> tuple[str, str]:
+        kind = event.kind
+        names = self._names.get(id(kind))
+        if names is None:
+            names = self._names[id(kind)] = (short_name(kind.name), kind.name)
+        return names
+
     def _name(self, func: Any) -> tuple[str, str]:
         names = self._names.get(id(func))
         if names is None:
@@ -339,6 +339,9 @@ class Finisher:
 
     def _lifted(self, found: list[Edge], owner: int | None) -> list[Edge]:
         """Edges seen from an op inside ``owner``: what other ops hold inside them counts as theirs."""
+        ops = self.record.ops
+        if owner is None and all(ops[edge.op].owner is None for edge in found):
+            return found
         around = set()
         step = owner
         while step is not None:

@@ -18,7 +18,7 @@ class Sites:
     def __init__(self, tape: Tape) -> None:
         self.sites: list[Site] = []
         self.number: list[int] = []  # number of a site on the tape → index into ``sites``
-        self._places: dict[tuple[int, int], tuple[Any, ...]] = {}
+        self._places: dict[int, list[Any]] = {}  # id() of a code object → where its instructions are
         known: dict[tuple[Any, ...], int] = {}
         for chain in tape.sites:
             pairs = list(zip(chain[::2], chain[1::2], strict=True))[::-1]
@@ -32,23 +32,13 @@ class Sites:
 
     def _place(self, code: CodeType, offset: int) -> tuple[Any, ...]:
         """Line and columns of an instruction; before Python 3.11 its line and offset."""
-        place = self._places.get((id(code), offset))
-        if place is None:
-            place = self._places[id(code), offset] = _place(code, offset)
-        return place
-
-
-def _place(code: CodeType, offset: int) -> tuple[Any, ...]:
-    if hasattr(code, "co_positions"):
-        for place, position in enumerate(code.co_positions()):
-            if place * 2 == offset:
-                if None not in position:
-                    return tuple(position)
-                break
-    for start, end, line in code.co_lines():
-        if start <= offset < end:
-            return (line, offset)
-    return (None, offset)
+        places = self._places.get(id(code))
+        if places is None:
+            places = self._places[id(code)] = list(code.co_positions()) if hasattr(code, "co_positions") else []
+        if offset // 2 < len(places) and None not in places[offset // 2]:
+            return tuple(places[offset // 2])
+        line = next((line for start, end, line in code.co_lines() if start <= offset < end), None)
+        return (line, offset)
 
 
 def _frame(code: CodeType, place: tuple[Any, ...]) -> Frame:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import torch
 
 from torcheer.capture.torch.tape import Tape, ValueRow
-from torcheer.record.dataflow import Dataflow, Maker
+from torcheer.record.dataflow import Dataflow, Layout, Maker
 from torcheer.record.model import Item, Opaque, Record, Ref, Value
-from torcheer.record.region import Region, region
 
+_PLACES = tuple(map(str, range(16)))
+_SHARED_TYPES = frozenset({int, Ref, bool, float, str, type(None)})
+_PLAIN_TYPES = frozenset({bool, int, float, str, type(None)})
 _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis))
 
 
@@ -22,6 +26,10 @@ class Values:
         self.record = record
         self.flow = Dataflow()
         self.param_refs: dict[int, int] = {}  # tensor object → index into record.params
+        self._facts: dict[Any, Any] = {}  # metadata of a tensor → the same as plain data
+        self._refs: list[Ref] = []
+        self._items: dict[tuple[str, int], Item] = {}
+        self._tuples: dict[Any, tuple[Any, ...]] = {}
         self.kept: dict[tuple[int, int], str] = {}  # (event, ref) → name of the contents
 
     def saved(self, event: int, ref: int, value: int) -> None:
@@ -32,46 +40,75 @@ class Values:
 
     def introduce(self, ref: Ref, kind: str, maker: Maker, *, is_view: bool) -> Value:
         """The first value of a tensor object."""
-        value, covered = self._described(ref, kind)
-        return self.flow.introduce(ref, value, covered, maker, is_view=is_view)
+        value, layout = self._described(ref, kind)
+        return self.flow.introduce(ref, value, layout, maker, is_view=is_view)
 
     def ensure(self, ref: Ref) -> None:
         """Introduce a tensor that the run uses and nobody was seen making."""
         if not self.flow.knows(ref):
-            value, covered = self._described(ref, "constant")
-            self.flow.arrive(ref, value, covered)
+            value, layout = self._described(ref, "constant")
+            self.flow.arrive(ref, value, layout)
 
-    def _described(self, ref: Ref, kind: str) -> tuple[Value, Region | None]:
+    def _described(self, ref: Ref, kind: str) -> tuple[Value, Layout | None]:
         raw = self.tape.values[ref]
         row = raw if isinstance(raw, ValueRow) else ValueRow(*raw)
-        item_bytes = row.dtype.itemsize
-        shape = tuple(_size(size) for size in row.shape)
-        stride = None if row.stride is None else tuple(_size(step) for step in row.stride)
-        size = row.size_bytes
-        if size is None and row.layout is torch.strided and all(extent >= 0 for extent in shape):
-            size = item_bytes
-            for extent in shape:
-                size *= extent
+        key = (row.shape, row.stride, row.dtype, row.device, row.layout)
+        facts = self._facts.get(key)
+        if facts is None:
+            facts = self._facts[key] = _facts(row)
+        shape, stride, dtype, device, layout, num_bytes = facts
         param = self.param_refs.get(ref)
         if param is not None and kind == "constant":
             kind = self.record.params[param].kind
-        value = Value(
-            -1, kind, None, shape, str(row.dtype).removeprefix("torch."), str(row.device),
-            str(row.layout).removeprefix("torch."), stride, _size(row.offset), row.storage, 0, size, param=param,
-        )  # fmt: skip
-        covered = region(shape, stride, value.offset, item_bytes) if row.storage is not None else None
-        return value, covered
+        size = num_bytes if row.size_bytes is None else row.size_bytes
+        offset = _size(row.offset)
+        value = Value(-1, kind, None, shape, dtype, device, layout, stride, offset, row.storage, 0, size, param=param)
+        return value, None if row.storage is None else (shape, stride, offset, row.dtype.itemsize)
+
+    def arguments(self, args: tuple[Any, ...], refs: list[tuple[str, Ref]]) -> tuple[Any, ...]:
+        """Positional arguments as the record keeps them; the tensors in them are added to ``refs``."""
+        out = []
+        for place, argument in enumerate(args):
+            kind = type(argument)
+            if kind is Ref:
+                self.ensure(argument)
+                refs.append((_PLACES[place] if place < len(_PLACES) else str(place), argument))
+                out.append(self.ref(self.flow.value_of(argument)))
+            elif kind in _PLAIN_TYPES:
+                out.append(argument)
+            else:
+                out.append(self.plain(argument, str(place), refs))
+        return self.shared(tuple(out))
+
+    def ref(self, value: int) -> Ref:
+        """The one Ref of a value."""
+        refs = self._refs
+        while len(refs) <= value:
+            refs.append(Ref(len(refs)))
+        return refs[value]
+
+    def item(self, path: str, value: int) -> Item:
+        """The one Item of a path and value."""
+        return self._items.setdefault((path, value), Item(path, value))
+
+    def shared(self, numbers: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The first of all equal tuples, so that a record holds each once."""
+        if len(numbers) > 8 or not all(type(number) in _SHARED_TYPES for number in numbers):
+            return numbers
+        # 1, 1.0 and True are equal and not the same; a Ref is an int and not one.
+        key = (numbers, *map(type, numbers))
+        return self._tuples.setdefault(key, numbers)
 
     def plain(self, argument: Any, path: str, refs: list[tuple[str, Ref]]) -> Any:
         """An argument as the record keeps it; the tensors in it are added to ``refs``."""
         if isinstance(argument, Ref):
             self.ensure(argument)
             refs.append((path, argument))
-            return Ref(self.flow.value_of(argument))
+            return self.ref(self.flow.value_of(argument))
         if isinstance(argument, Opaque):
             return argument
         if isinstance(argument, tuple):
-            return tuple(self.plain(item, f"{path}.{place}", refs) for place, item in enumerate(argument))
+            return self.shared(tuple(self.plain(item, f"{path}.{place}", refs) for place, item in enumerate(argument)))
         if isinstance(argument, list):
             return [self.plain(item, f"{path}.{place}", refs) for place, item in enumerate(argument)]
         if isinstance(argument, dict):
@@ -80,7 +117,7 @@ class Values:
             parts = (argument.start, argument.stop, argument.step)
             return slice(*(self.plain(part, path, refs) for part in parts))
         if isinstance(argument, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
-            return str(argument)
+            return sys.intern(str(argument))
         return argument if isinstance(argument, _PLAIN) else Opaque(type(argument).__name__)
 
     def items(self, structure: Any) -> list[Item]:
@@ -88,13 +125,23 @@ class Values:
         items = []
         for path, ref in refs_in(structure):
             self.ensure(ref)
-            items.append(Item(path, self.flow.value_of(ref)))
+            items.append(self.item(path, self.flow.value_of(ref)))
         return items
 
     def params_of(self, values: tuple[int, ...]) -> tuple[int, ...]:
         """The params among values, each once."""
         found = (self.flow.values[value].param for value in values)
         return tuple(dict.fromkeys(param for param in found if param is not None))
+
+
+def _facts(row: ValueRow) -> tuple[Any, ...]:
+    shape = tuple(_size(size) for size in row.shape)
+    stride = None if row.stride is None else tuple(_size(step) for step in row.stride)
+    num_bytes = None
+    if row.layout is torch.strided and all(extent >= 0 for extent in shape):
+        num_bytes = math.prod(shape) * row.dtype.itemsize
+    names = (str(row.dtype).removeprefix("torch."), str(row.device), str(row.layout).removeprefix("torch."))
+    return (shape, stride, *map(sys.intern, names), num_bytes)
 
 
 def _size(size: Any) -> int:

@@ -21,6 +21,7 @@ from torcheer.errors import NotSavedError
 from torcheer.record.model import Ref
 
 Tensor = torch.Tensor
+_ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 class Wanted(Protocol):
@@ -133,17 +134,22 @@ class Keeper:
             self.store.skip(name, reason)
             return
         storage = _storage(tensor)
-        with self._own_calls(tensor):
+        if type(tensor) in _ORDINARY and not tensor.is_inference():
             # Without its autograd graph, which the kept tensor would otherwise hold in memory.
-            alias = tensor.view_as(tensor) if tensor.is_inference() else tensor.detach()
-            self.store.put(name, _copy(alias) if storage in self._borrowed else alias)
+            with no_dispatch_mode(), no_function_mode():
+                alias = tensor.detach()
+                self.store.put(name, _copy(alias) if storage in self._borrowed else alias)
+        else:
+            with self._own_calls(tensor):
+                alias = tensor.view_as(tensor) if tensor.is_inference() else tensor.detach()
+                self.store.put(name, _copy(alias) if storage in self._borrowed else alias)
         if storage is not None and storage not in self._borrowed:
             self._by_storage.setdefault(storage, []).append(name)
 
     @contextmanager
     def _own_calls(self, tensor: Tensor) -> Iterator[None]:
         """Calls on a tensor that are torcheer's own, and are not to be recorded."""
-        if type(tensor) in (Tensor, torch.nn.Parameter):
+        if type(tensor) in _ORDINARY:
             with no_dispatch_mode(), no_function_mode(), torch.no_grad():
                 yield
             return
