@@ -210,7 +210,8 @@ def test_layer_print_shows_a_corner_of_the_tensor(seed: Seed, printed_layer: lis
     corner = "".join(printed_layer[2:7])
     assert corner.strip().startswith("tensor([[")
     assert corner.endswith("]])...")
-    numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", corner)]
+    # Small numbers are printed as -6.6766e-04.
+    numbers = [float(number) for number in re.findall(r"-?\d+\.\d+(?:e[+-]\d+)?", corner)]
     expected = seed.history["conv2d_3_7"].tensor_contents[0, 0, :5, :5].flatten().tolist()
     assert numbers == pytest.approx(expected, abs=1e-4)
 

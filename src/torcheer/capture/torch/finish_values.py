@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torcheer.capture.torch.tape import Tape, ValueRow
+from torcheer.capture.torch.tape import Tape, ValueRow, shared_ref
 from torcheer.record.dataflow import Dataflow, Layout, Maker
 from torcheer.record.model import Item, Opaque, Record, Ref, Value
 
@@ -84,7 +84,7 @@ class Values:
         """The one Ref of a value."""
         refs = self._refs
         while len(refs) <= value:
-            refs.append(Ref(len(refs)))
+            refs.append(shared_ref(len(refs)))
         return refs[value]
 
     def item(self, path: str, value: int) -> Item:
@@ -107,10 +107,9 @@ class Values:
             return self.ref(self.flow.value_of(argument))
         if isinstance(argument, Opaque):
             return argument
-        if isinstance(argument, tuple):
+        if isinstance(argument, (tuple, list)):
+            # A list too: equal tuples are held once, and PyTorch takes either.
             return self.shared(tuple(self.plain(item, f"{path}.{place}", refs) for place, item in enumerate(argument)))
-        if isinstance(argument, list):
-            return [self.plain(item, f"{path}.{place}", refs) for place, item in enumerate(argument)]
         if isinstance(argument, dict):
             return {key: self.plain(item, f"{path}.{key}", refs) for key, item in argument.items()}
         if isinstance(argument, slice):

@@ -6,6 +6,7 @@ record is first read.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,9 +117,9 @@ def _module(module: Any, address: str, parent: int | None) -> Module:
     return Module(
         address,
         str(name),
-        f"{kind.__module__}.{kind.__qualname__}",
+        sys.intern(f"{kind.__module__}.{kind.__qualname__}"),
         parent,
-        extra=_extra(module),
+        extra=sys.intern(_extra(module)),
         training=bool(module.training),
         attributes=attributes,
     )

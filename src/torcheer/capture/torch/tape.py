@@ -26,7 +26,12 @@ from torcheer.capture.torch.private import (
 from torcheer.record.model import Opaque, Ref
 
 Tensor = torch.Tensor
+Parameter = torch.nn.Parameter
 _weak = weakref.ref
+
+# Making a Ref takes four times as long as finding one.
+_NUM_REFS = 4096
+_REFS = tuple(map(Ref, range(_NUM_REFS)))
 
 # How a tensor object comes to the tape.
 FRESH = 0  # an operator has just made it, in memory of its own
@@ -127,6 +132,11 @@ class ValueRow(NamedTuple):
     size_bytes: int | None = None  # given only where it is not elements × element size
 
 
+def shared_ref(number: int) -> Ref:
+    """The Ref of a number; the first few thousand are made once."""
+    return _REFS[number] if number < _NUM_REFS else Ref(number)
+
+
 class Tape:
     """Raw events of one run and the tensors they speak of."""
 
@@ -166,12 +176,13 @@ class Tape:
     def register(self, tensor: Tensor, origin: int) -> Ref:
         """Give a tensor object a number and read its metadata."""
         values = self.values
-        ref = Ref(len(values))
-        if type(tensor) is not Tensor and type(tensor) is not torch.nn.Parameter:
+        number = len(values)
+        ref = _REFS[number] if number < _NUM_REFS else Ref(number)
+        if type(tensor) is not Tensor and type(tensor) is not Parameter:
             return self._register_odd(tensor, ref)
         try:
             address = storage_id(tensor)
-            if origin == FRESH:
+            if origin == FRESH or address not in self.storages:
                 storage = self.storages[address] = ref
             else:
                 storage = self._known_storage(address, ref, origin)
@@ -179,7 +190,7 @@ class Tape:
                 (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.device, storage)
             )
         except (RuntimeError, NotImplementedError):
-            del values[ref:]
+            del values[number:]
             values.append(self._odd_row(tensor))
         self.live[id(tensor)] = (_weak(tensor), ref)
         return ref
@@ -242,15 +253,16 @@ class Tape:
         live = self.live
         out = []
         for value in args:
+            # Most arguments are tensors that are known; nothing else has the id() of one that is alive.
+            entry = live.get(id(value))
+            if entry is not None and entry[0]() is value:
+                out.append(entry[1])
+                continue
             kind = _KINDS.get(type(value), _OTHER)
-            if kind == _TENSOR:
-                entry = live.get(id(value))
-                if entry is not None and entry[0]() is value:
-                    out.append(entry[1])
-                else:
-                    out.append(self.register(value, ARRIVED))
-            elif kind == _PLAIN:
+            if kind == _PLAIN:
                 out.append(value)
+            elif kind == _TENSOR:
+                out.append(self.register(value, ARRIVED))
             else:
                 out.append(self.convert(value))
         return tuple(out)
