@@ -48,6 +48,38 @@ def fsdp() -> tuple[Any, Tensor]:
     return model, torch.randn(3, 4)
 
 
+class Twice(nn.Module):
+    """Its params are gathered, given back, and gathered again into the same storage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(40, 40)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.first(torch.relu(self.first(x)))
+
+
+def fsdp_twice() -> tuple[Any, Tensor]:
+    from torch.distributed.fsdp import fully_shard
+
+    model = Twice()
+    where = mesh()
+    fully_shard(model.first, mesh=where)
+    fully_shard(model, mesh=where)
+    return model, torch.randn(3, 40)
+
+
+def check_gathered_contents(history: ModelHistory) -> None:
+    """What a product read of the gathered weight is its value, or is refused; it is never what came to lie there."""
+    for op in history:
+        if op.name == "linear" and op.has_contents:
+            read = {edge.argument: edge.parent for edge in op.edges}
+            assert [read[argument].name for argument in ("1", "2")] == ["copy", "copy"]
+            if read["1"].has_contents and read["2"].has_contents:
+                weight, bias = read["1"].tensor().view(40, 40), read["2"].tensor()
+                assert torch.equal(torch.nn.functional.linear(read["0"].tensor(), weight, bias), op.tensor())
+
+
 def dtensor() -> tuple[Any, Tensor]:
     from torch.distributed.tensor import Replicate, Shard, distribute_module, distribute_tensor
 
@@ -100,6 +132,7 @@ CASES = [
     Case("ddp", model_of(ddp), min_ops=3, check=check_params),
     # FSDP gives the memory of gathered params back while the model runs.
     Case("fsdp2", model_of(fsdp), min_ops=3, check=check_gathered, keeps_all=False),
+    Case("fsdp2_twice", model_of(fsdp_twice), min_ops=3, check=check_gathered_contents, keeps_all=False),
     Case("dtensor", model_of(dtensor), min_ops=3, check=check_params),
     Case("tensor_parallel", model_of(tensor_parallel), min_ops=3, check=check_params),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ _JVP = pytest.mark.filterwarnings(r"ignore:`torch\.jit\.script` is deprecated:De
 
 # Dynamo asks tensors that are no leaves for their gradient.
 _GRAD = pytest.mark.filterwarnings(r"ignore:The \.grad attribute of a Tensor that is not a leaf Tensor:UserWarning")
+
+# The first scan in a process scripts modules of torch's own.
+_SCRIPTS = pytest.mark.filterwarnings(r"ignore:`torch\.jit\.script_method` is deprecated:DeprecationWarning")
 
 
 class Vmap(nn.Module):
@@ -124,6 +128,27 @@ class WhileLoop(nn.Module):
         from torch._higher_order_ops.while_loop import while_loop
 
         return while_loop(lambda count, y: count < 3, lambda count, y: (count + 1, y.sin() * 2), (torch.zeros(()), x))
+
+
+class Loops(nn.Module):
+    """while_loop, map and scan over a param that their functions close over: it gets its gradient."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3))
+        self.kind = kind
+
+    def forward(self, x: Tensor) -> Any:
+        from torch._higher_order_ops.map import map as map_rows
+        from torch._higher_order_ops.scan import scan
+        from torch._higher_order_ops.while_loop import while_loop
+
+        if self.kind == "map":
+            return map_rows(lambda row: (row * self.weight).sin(), x).sum()
+        if self.kind == "scan":
+            return scan(lambda total, row: (total + row * self.weight, total * 2), torch.zeros(3), x)[1].sum()
+        start = (torch.zeros(()), x)
+        return while_loop(lambda count, y: count < 3, lambda count, y: (count + 1, y * self.weight), start)[1].sum()
 
 
 @torch.library.custom_op("torcheer_fidelity::scaled_sine", mutates_args=())
@@ -297,6 +322,15 @@ CASES = [
     case("jvp", Jvp, 3, names=("cos",), keeps_all=False, min_ops=1, marks=(_JVP,)),
     case("autograd_grad_inside", InnerGrad, 2, 3, names=("linear", "tanh", "pow"), min_ops=6),
     case("cond", Cond, 3, min_ops=3, aten=("aten.add",), census=False),
+    *(
+        case(
+            f"{kind}_params", partial(Loops, kind), 2, 3, names=("mul",), min_ops=3, census=False, same_nodes=False,
+            marks=(_SCRIPTS,),
+            # PyTorch 2.13 counts one turn only in the gradient of what the body of a while_loop closes over.
+            backward=kind != "while_loop",
+        )
+        for kind in ("while_loop", "map", "scan")
+    ),
     case("while_loop", WhileLoop, 3, min_ops=3, aten=("aten.sin", "aten.mul"), census=False),
     case(
         "cond_in_parts", CondInParts, 3, names=("linear", "cos"), min_ops=5, census=False, same_nodes=False,

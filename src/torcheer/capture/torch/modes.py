@@ -165,17 +165,22 @@ class AtenLevel(TorchDispatchMode):
         if kind.is_higher_order:
             # cond, while_loop: run as they are, with what their branches do recorded.
             return plain_kernel(func)(*(self._inside(arg) for arg in args), **kwargs)
-        given = tape.template(args)
-        named = tape.template_dict(kwargs) if kwargs else None
+        if tape.op >= 0:
+            given, named = self._before(kind, args, kwargs)
+            out = self._run(kind, func, args, kwargs)
+            tape.events.append((ATEN, kind, given, named, self._result(kind, out), tape.op, tape.call))
+            return out
+        # No function-level call is open, so its mode is active and would take what follows for calls of the user's.
+        with no_function_mode():
+            given, named = self._before(kind, args, kwargs)
+            out = self._run(kind, func, args, kwargs)
+            self._unowned(kind, given, named, self._result(kind, out), out)
+        return out
+
+    def _before(self, kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         if self.keeper is not None and kind.writes:
             self.keeper.before_write(kind, args, kwargs)
-        out = self._run(kind, func, args, kwargs)
-        result = self._result(kind, out)
-        if tape.op >= 0:
-            tape.events.append((ATEN, kind, given, named, result, tape.op, tape.call))
-        else:
-            self._unowned(kind, given, named, result, out)
-        return out
+        return self.tape.template(args), self.tape.template_dict(kwargs) if kwargs else None
 
     def _inside(self, argument: Any) -> Any:
         if not callable(argument):
@@ -194,9 +199,7 @@ class AtenLevel(TorchDispatchMode):
                 # A kernel written in Python: what it calls is recorded as its inside.
                 with self:
                     return run_kernel(func, tensor, args, kwargs)
-        # No function-level call is open, so its mode is active and would take this for a call of the user's.
-        with no_function_mode():
-            return func._op(*args, **kwargs)
+        return func._op(*args, **kwargs)
 
     def _unowned(self, kind: Any, given: Any, named: Any, result: Any, out: Any) -> None:
         """An ATen call that no Python call caused: scripted or compiled code, or a backward pass."""
@@ -207,9 +210,8 @@ class AtenLevel(TorchDispatchMode):
             return
         tape.events.append((ATEN, kind, given, named, result, -1, tape.call, sequence_nr()))
         if self.keeper is not None:
-            with no_function_mode():
-                for _, tensor in named_tensors(out):
-                    self.keeper.offer(index, kind, tape.ref(tensor), tensor)
+            for _, tensor in named_tensors(out):
+                self.keeper.offer(index, kind, tape.ref(tensor), tensor)
         tape.num_ops += 1
 
     def _fresh(self, out: Any) -> Any:
@@ -226,10 +228,9 @@ class AtenLevel(TorchDispatchMode):
         node = current_node()
         if node is None:
             return None, None
-        with no_function_mode():
-            variable = getattr(node, "variable", None)
-            # A leaf's node has no number of its own; it is told by the leaf.
-            seq = node._sequence_nr() if variable is None else -1 - self.tape.ref(variable)
+        variable = getattr(node, "variable", None)
+        # A leaf's node has no number of its own; it is told by the leaf.
+        seq = node._sequence_nr() if variable is None else -1 - self.tape.ref(variable)
         return seq, type(node).__name__
 
 
