@@ -182,3 +182,27 @@ def test_dynamo_can_be_kept_out_of_a_function() -> None:
 def test_c_namespaces_hold_the_builtins_of_public_modules() -> None:
     """Without them builtins are shown under names nobody can import."""
     assert private.C_NAMESPACES["torch.nn.functional"].gelu is nn.functional.gelu
+
+
+def test_a_storage_knows_the_address_that_its_tensors_tell() -> None:
+    """Without it contents kept of a freed storage (FSDP) would be read as if they were still there."""
+    x = torch.ones(4)
+    assert private.id_of_storage(x.untyped_storage()) == private.storage_id(x[2:])
+
+
+def test_higher_order_operators_can_run_their_functions_under_autograd() -> None:
+    """Without it what a branch of cond or a body of while_loop closes over loses its gradient."""
+    assert private.is_autograd_key(torch._C.DispatchKey.AutogradCPU)
+    assert not private.is_autograd_key(torch._C.DispatchKey.CPU)
+    assert "dispatch" in vars(torch._ops.OperatorBase) or hasattr(private.HigherOrderOperator, "dispatch")
+    run = private.eager_branches(torch.ops.higher_order.cond)
+    assert run is not None
+    weight = torch.ones(2, requires_grad=True)
+
+    class Passes(private.TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    with Passes():
+        out = run(torch.tensor(True), lambda x: x * weight, lambda x: x, (torch.ones(2),))
+    assert out.requires_grad

@@ -100,7 +100,7 @@ class Dataflow:
         """
         storage = self._storages.get(value.storage) if value.storage is not None else None
         maker = Maker(None, None) if storage is None else self._first[storage]
-        value = self.introduce(ref, value, layout, maker, is_view=True)
+        value = self.introduce(ref, value, layout, maker, is_view=False)
         self._objects[ref].seen_writes = 0
         return value
 

@@ -15,15 +15,6 @@ from typing import Any
 import torch
 
 
-def _take_branch(condition: Any, if_true: Any, if_false: Any, operands: Any, **_: Any) -> Any:
-    """torch.cond as Python has it.
-
-    Compiled, the tensors that a branch closes over become operands and get gradients; uncompiled, the operator
-    would run the branch below autograd, and they would get none.
-    """
-    return (if_true if condition else if_false)(*operands)
-
-
 @contextmanager
 def eager_source() -> Iterator[None]:
     """Run compiled code eagerly inside the block."""
@@ -42,8 +33,6 @@ def eager_source() -> Iterator[None]:
         def compile_eagerly(*args: Any, **kwargs: Any) -> Any:
             # Also what torch.cond and while_loop call; it imports Dynamo.
             take_stance()
-            if args and getattr(args[0], "__name__", "") == "_cond_op_wrapper":
-                return _take_branch
             return original(*args, **kwargs)
 
         torch.compile = compile_eagerly

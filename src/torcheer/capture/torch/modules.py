@@ -21,7 +21,13 @@ from torch.autograd.function import Function
 
 from torcheer.capture.torch.compiled import eager_source
 from torcheer.capture.torch.modes import FunctionLevel
-from torcheer.capture.torch.private import plain_override_checks, sequence_nr
+from torcheer.capture.torch.private import (
+    HigherOrderOperator,
+    eager_branches,
+    is_autograd_key,
+    plain_override_checks,
+    sequence_nr,
+)
 from torcheer.capture.torch.tape import CALL, OP, Tape
 
 _local = threading.local()
@@ -67,6 +73,8 @@ def _install() -> None:
             undo.enter_context(_replaced(threading.Thread, "start", _noted_start))
             undo.enter_context(_replaced(ThreadPoolExecutor, "submit", _noted_submit))
             undo.enter_context(_replaced(torch.nn.Module, "__call__", _recorded_call))
+            undo.enter_context(_replaced(torch.UntypedStorage, "resize_", _recorded_resize))
+            undo.enter_context(_replaced(HigherOrderOperator, "dispatch", _recorded_dispatch))
             undo.enter_context(_replaced(Function, "apply", classmethod(_recorded_apply)))
             _installed.extend((0, undo))
         _installed[0] += 1
@@ -83,15 +91,21 @@ def _uninstall() -> None:
 
 @contextmanager
 def _replaced(owner: type, name: str, replacement: Any) -> Iterator[None]:
-    original = owner.__dict__[name]
+    inherited = name not in owner.__dict__
+    original = getattr(owner, name) if inherited else owner.__dict__[name]
     setattr(owner, name, replacement)
     try:
         yield
     finally:
-        setattr(owner, name, original)
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
 
 
 _plain_call: Callable[..., Any] = torch.nn.Module.__call__
+_plain_resize: Callable[..., Any] = torch.UntypedStorage.resize_
+_plain_dispatch: Callable[..., Any] = HigherOrderOperator.dispatch
 _plain_apply: Callable[..., Any] = Function.__dict__["apply"].__func__
 
 
@@ -199,6 +213,27 @@ def _recorded_apply(function: type[Function], *args: Any, **kwargs: Any) -> Any:
             OP, function, given, named, result, nodes, outer, tape.call, site, start, end,
             seq, sequence_nr(), len(events), error,
         )  # fmt: skip
+
+
+def _recorded_dispatch(operator: HigherOrderOperator, key: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Run cond, while_loop and their like as they are, before autograd sees them as a whole.
+
+    Compiled, they would be given what their functions close over as operands. Run eagerly as a whole, they would
+    lose the gradients of it.
+    """
+    if is_recording() and is_autograd_key(key):
+        run = eager_branches(operator)
+        if run is not None:
+            return run(*args, **kwargs)
+    return _plain_dispatch(operator, key, *args, **kwargs)
+
+
+def _recorded_resize(storage: torch.UntypedStorage, size: int) -> Any:
+    """FSDP gives back the memory of gathered params this way, which no operator tells of."""
+    for _, level in getattr(_local, "levels", None) or ():
+        if level.keeper is not None:
+            level.keeper.before_resize(storage)
+    return _plain_resize(storage, size)
 
 
 def _note_other_thread(module: torch.nn.Module) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._library.custom_ops import OPDEFS
 from torch._ops import HigherOrderOperator, OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporarily
 
 from torcheer.errors import CaptureError
 
@@ -28,7 +28,10 @@ __all__ = [
     "all_operator_names",
     "backward_runner",
     "current_node",
+    "eager_branches",
     "hide_from_dynamo",
+    "id_of_storage",
+    "is_autograd_key",
     "is_custom_operator",
     "is_functional_wrapper",
     "no_dispatch_mode",
@@ -56,6 +59,12 @@ C_NAMESPACES: dict[str, Any] = {
     "torch.linalg": torch._C._linalg,  # type: ignore[attr-defined]
     "torch.special": torch._C._special,  # type: ignore[attr-defined]
 }
+
+
+def id_of_storage(storage: torch.UntypedStorage) -> int:
+    """The same of a storage."""
+    return int(storage._cdata)
+
 
 # A context in which an active TorchFunctionMode is not asked.
 no_function_mode = torch._C.DisableTorchFunction
@@ -100,6 +109,36 @@ def plain_kernel(operator: HigherOrderOperator) -> Callable[..., Any]:
         f"The higher-order operator {operator} has no eager implementation that could be recorded. "
         "Record the model with this operator replaced by plain Python control flow."
     )
+
+
+def is_autograd_key(key: Any) -> bool:
+    """Is this one of the dispatch keys under which autograd sees an operator?"""
+    return str(key).startswith("DispatchKey.Autograd")
+
+
+def eager_branches(operator: HigherOrderOperator) -> Callable[..., Any] | None:
+    """The eager kernel of cond, while_loop, map, …, the dispatch mode active in its functions only. None if none."""
+    kernel = operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+    if kernel is None:
+        return None
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        # The kernel refuses to run under a dispatch mode.
+        with _pop_mode_temporarily() as mode:
+
+            def inside(argument: Any) -> Any:
+                if not callable(argument):
+                    return argument
+
+                def branch(*values: Any) -> Any:
+                    with mode:
+                        return argument(*values)
+
+                return branch
+
+            return kernel(*map(inside, args), **{name: inside(value) for name, value in kwargs.items()})
+
+    return run
 
 
 def is_custom_operator(func: OpOverload) -> bool:

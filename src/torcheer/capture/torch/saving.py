@@ -15,7 +15,13 @@ from typing import Any, Protocol
 import torch
 
 from torcheer.capture.torch.kinds import AtenKind
-from torcheer.capture.torch.private import is_functional_wrapper, no_dispatch_mode, no_function_mode, storage_id
+from torcheer.capture.torch.private import (
+    id_of_storage,
+    is_functional_wrapper,
+    no_dispatch_mode,
+    no_function_mode,
+    storage_id,
+)
 from torcheer.capture.torch.tape import Tape
 from torcheer.errors import NotSavedError
 from torcheer.record.model import Ref
@@ -172,10 +178,16 @@ class Keeper:
                 if isinstance(tensor, Tensor):
                     self._copy_kept(tensor)
 
+    def before_resize(self, storage: torch.UntypedStorage) -> None:
+        """A storage is about to be freed or moved: copy what was kept of it."""
+        self._copy_storage(id_of_storage(storage))
+
     def _copy_kept(self, tensor: Tensor) -> None:
         storage = _storage(tensor)
-        if storage is None:
-            return
+        if storage is not None:
+            self._copy_storage(storage)
+
+    def _copy_storage(self, storage: int) -> None:
         for name in self._by_storage.pop(storage, ()):
             if self.store.is_pending(name):
                 # Not store[name]: some operators count their write before they make it.
