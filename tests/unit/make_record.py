@@ -189,7 +189,6 @@ def make_record() -> Record:
             linear.call,
             None,
             args=(Ref(gradient), Opaque("Size")),
-            inputs=(gradient,),
             owner=linear.index,
             phase="backward",
             node="AddmmBackward0",

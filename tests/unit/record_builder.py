@@ -145,7 +145,6 @@ class RecordBuilder:
             self.open_calls[-1],
             fields.pop("site", None),
             args=(*(Ref(value) for value in reads), *extra),
-            inputs=reads,
             outputs=(Item("", result),),
             writes=() if over is None else (over,),
             parents=edges,
@@ -168,7 +167,7 @@ class RecordBuilder:
         assert producer is not None
         edge = Edge(producer, value, "argument", "0")
         self.record.ops.append(
-            Op(len(self.record.ops), "output", "output", "", 0, None, inputs=(value,), parents=(edge,))
+            Op(len(self.record.ops), "output", "output", "", 0, None, args=(Ref(value),), parents=(edge,))
         )
 
     def aten(self, op: int, function: str, extra_outputs: tuple[int, ...] = (), **fields: Any) -> int:
@@ -191,7 +190,6 @@ class RecordBuilder:
                 above.call,
                 above.site,
                 args=above.args,
-                inputs=above.inputs,
                 outputs=tuple(Item("" if len(outputs) == 1 else str(i), value) for i, value in enumerate(outputs)),
                 writes=above.writes,
                 parents=parents,
@@ -214,6 +212,6 @@ class RecordBuilder:
                 continue
             number = counts[op.name] = counts.get(op.name, 0) + 1
             position, rows = len(self.record.layers), passes.get(op.index, (op.index,))
-            self.record.layers.append(Layer(f"{op.name}_{number}_{position}", op.name, number, position, rows))
+            self.record.layers.append(Layer(op.name, number, position, rows))
             for pass_index, row in enumerate(rows, start=1):
                 self.record.ops[row].layer, self.record.ops[row].pass_index = position, pass_index

@@ -18,7 +18,7 @@ REFERENCES: dict[str, dict[str, str]] = {
     "ops": {
         "call": "calls",
         "site": "sites",
-        "inputs": "values",
+        "hidden": "values",
         "outputs.value": "values",
         "writes": "values",
         "parents.op": "ops",

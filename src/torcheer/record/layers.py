@@ -35,8 +35,7 @@ def assign_layers(record: Record) -> None:
     for position, passes in enumerate(by_key.values()):
         name = passes[0].name
         numbers[name] += 1
-        label = f"{name}_{numbers[name]}_{position}"
-        record.layers.append(Layer(label, name, numbers[name], position, tuple(op.index for op in passes)))
+        record.layers.append(Layer(name, numbers[name], position, tuple(op.index for op in passes)))
         for count, op in enumerate(passes, 1):
             op.layer, op.pass_index = position, count
 

@@ -19,6 +19,7 @@ What holds in every record, of a run that raised too:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -106,7 +107,7 @@ class Op:
     site: int | None  # index into Record.sites
     args: tuple[Any, ...] = ()  # plain data; tensors as Ref, other objects as Opaque
     kwargs: dict[str, Any] | None = None  # keyword arguments, in the form of args; None: none given
-    inputs: tuple[int, ...] = ()  # values read, arguments first, then memory read without being one
+    hidden: tuple[int, ...] = ()  # values read that are not among its arguments
     outputs: tuple[Item, ...] = ()  # tensors returned, and where each sat in what was returned
     writes: tuple[int, ...] = ()  # values overwritten in place, as they were before
     parents: tuple[Edge, ...] = ()  # tensors that flow into it from ops of its level, in order of its arguments
@@ -123,16 +124,43 @@ class Op:
     backward_time_ns: int | None = None  # wall time of its nodes in the last recorded backward pass
     node: str | None = None  # ATen op of a backward pass: the autograd node that ran it
 
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Values read, each once: those among its arguments first, then the hidden ones."""
+        found = dict.fromkeys(refs_in(self.args))
+        if self.kwargs:
+            found.update(dict.fromkeys(refs_in(self.kwargs)))
+        found.update(dict.fromkeys(self.hidden))
+        return tuple(found)
+
+
+def refs_in(structure: Any) -> Iterator[int]:
+    """The values that a structure of arguments stands for, in order."""
+    if isinstance(structure, Ref):
+        yield int(structure)
+    elif isinstance(structure, (tuple, list)):
+        for item in structure:
+            yield from refs_in(item)
+    elif isinstance(structure, dict):
+        for item in structure.values():
+            yield from refs_in(item)
+    elif isinstance(structure, slice):
+        yield from refs_in((structure.start, structure.stop, structure.step))
+
 
 @dataclass(slots=True)
 class Layer:
     """Ops of one identity: one entry of the listing. A loop makes several passes of one layer."""
 
-    label: str  # "conv2d_3_7"
     name: str  # "conv2d"
     number: int  # the 3rd conv2d
     position: int  # the 7th layer overall; inputs count, from 0
     ops: tuple[int, ...]  # its passes, in order
+
+    @property
+    def label(self) -> str:
+        """``conv2d_3_7``"""
+        return f"{self.name}_{self.number}_{self.position}"
 
 
 @dataclass(slots=True)

@@ -107,7 +107,7 @@ def nested_record() -> Record:
     # The builder lists every op; those inside another are in no layer.
     build.record.layers = [layer for layer in build.record.layers if layer.ops[0] not in (2, 3)]
     for position, layer in enumerate(build.record.layers):
-        layer.position, layer.label = position, f"{layer.name}_{layer.number}_{position}"
+        layer.position = position
         ops[layer.ops[0]].layer = position
     ops[2].layer = ops[3].layer = -1
     return build.record

@@ -52,7 +52,7 @@ def _set(path: str, value: Any) -> Any:
         (_set("ops.1.call", 6), r"ops\[1\]\.call is 6: the number of calls is 6"),
         (_set("ops.1.site", -1), r"ops\[1\]\.site is -1: the number of sites is"),
         (_set("ops.1.index", 0), r"ops\[1\]\.index is 0"),
-        (_set("ops.1.inputs", (99,)), r"ops\[1\]\.inputs is 99"),
+        (_set("ops.1.hidden", (99,)), r"ops\[1\]\.hidden is 99"),
         (_set("ops.1.outputs", (Item("", 99),)), r"ops\[1\]\.outputs\.value is 99"),
         (_set("ops.1.parents", (Edge(99, 0, "argument", ""),)), r"ops\[1\]\.parents\.op is 99"),
         (_set("ops.1.parents", (Edge(2, 0, "argument", ""),)), r"ops\[1\]\.parents\.op leads in a circle"),

@@ -63,7 +63,8 @@ def different(hint: Any) -> Any:
 def test_every_field_of_every_dataclass_is_written(cls: Any) -> None:
     samples = {
         "outputs": (Item("0", 1),),
-        "inputs": (Item("0", 1),) if cls is model.ModuleCall else (1, 2),
+        "inputs": (Item("0", 1),),
+        "hidden": (1, 2),
         "parents": (Edge(0, 1, "memory", ""),),
         "frames": (Frame("a.py", 3, "f"),),
         "args": (1, Ref(2), Opaque("x")),
@@ -380,8 +381,8 @@ def test_a_column_of_a_later_torcheer_is_skipped_and_one_without_default_is_miss
     column = encode_column(kind_of(list[model.Layer]), [small_record().layers])
     column["columns"]["colour"] = ["red"]
     assert decode_column(kind_of(list[model.Layer]), column, 1, Budget(0)) == [small_record().layers]
-    del column["columns"]["label"]
-    with pytest.raises(MalformedError, match=r"Layer\.label: the column is missing"):
+    del column["columns"]["name"]
+    with pytest.raises(MalformedError, match=r"Layer\.name: the column is missing"):
         decode_column(kind_of(list[model.Layer]), column, 1, Budget(0))
 
 

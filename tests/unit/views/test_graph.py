@@ -179,7 +179,7 @@ def test_any_name_is_safe(name: str) -> None:
     record.run.model = name
     record.modules[1].address = name
     record.modules[2].type_name = name
-    record.layers[1].label = name
+    record.layers[1].name = name
     dot = Dot(to_dot(build(record)))
     assert len(dot.nodes) == 7
     assert set(dot.nodes) == {f'"op{index}"' for index in range(7)}
@@ -187,5 +187,5 @@ def test_any_name_is_safe(name: str) -> None:
 
 def test_an_escape_is_shown_as_written() -> None:
     record = small_record()
-    record.layers[1].label = 'a\\N"b'
-    assert '"op1" [label="a\\\\N\\"b\\n(1, 4, 8, 8)' in to_dot(build(record))
+    record.layers[1].name = 'a\\N"b'
+    assert '"op1" [label="a\\\\N\\"b_1_1\\n(1, 4, 8, 8)' in to_dot(build(record))

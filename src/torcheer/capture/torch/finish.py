@@ -72,9 +72,8 @@ class Finisher:
             self.values.ensure(ref)
             op = self._new_op("output", "output", "output", call=0)
             op.args = (Ref(self.flow.value_of(ref)),)
-            op.inputs = (self.flow.value_of(ref),)
             op.parents = tuple(self._lifted(edges(self.flow.read(ref), "0", aten=False), None))
-            op.params = self.values.params_of(op.inputs)
+            op.params = self.values.params_of((self.flow.value_of(ref),))
             shown = self.flow.value_of(ref)
             self.values.saved(OUTPUT, ref, shown)
             value = self.flow.returned(ref, Maker(op.index, self.flow.maker_of(ref).aten))
@@ -106,7 +105,7 @@ class Finisher:
         if isinstance(event, OpEvent):
             self._close_op(index, event)
         else:
-            self.record.calls[self.call_of[index]].outputs = tuple(self.values.items(event.out))
+            self.record.calls[self.call_of[index]].outputs = self.values.same_items(self.values.items(event.out))
             for _, ref in refs_in(event.out):
                 self.values.saved(index, ref, self.flow.value_of(ref))
 
@@ -136,15 +135,12 @@ class Finisher:
         refs: list[tuple[str, Ref]] = []
         op.args = self.values.arguments(event.args, refs)
         if event.kwargs:
-            op.kwargs = {key: self.values.plain(arg, key, refs) for key, arg in event.kwargs.items()}
+            op.kwargs = self.values.keywords(event.kwargs, refs)
         found: list[Edge] = []
-        inputs: dict[int, None] = {}
         for path, ref in refs:
-            inputs[self.flow.value_of(ref)] = None
             found += edges(self.flow.read(ref), path, aten=False)
-        op.inputs = self.values.shared(tuple(inputs))
         op.parents = tuple(self._lifted(found, op.owner))
-        op.params = self.values.params_of(op.inputs)
+        op.params = self.values.params_of([self.flow.value_of(ref) for _, ref in refs])
 
     def _is_wrapper(self, index: int, event: OpEvent) -> bool:
         """An autograd.Function that calls modules (reentrant checkpointing): what it wraps are the ops."""
@@ -173,7 +169,7 @@ class Finisher:
                 value.requires_grad = True
             items.append(self.values.item(path, value.index))
             self.values.saved(index, ref, value.index)
-        op.outputs = tuple(items)
+        op.outputs = self.values.same_items(items)
         if self.values.kept:
             for _, ref in [*refs_in(event.args), *refs_in(event.kwargs)]:
                 self.values.saved(index, ref, self.flow.value_of(ref))
@@ -221,10 +217,9 @@ class Finisher:
         refs: list[tuple[str, Ref]] = []
         op.args = self.values.arguments(event.args, refs)
         if event.kwargs:
-            op.kwargs = {key: self.values.plain(arg, key, refs) for key, arg in event.kwargs.items()}
+            op.kwargs = self.values.keywords(event.kwargs, refs)
         sources = [(path, self.flow.read(ref)) for path, ref in refs]
-        op.inputs = self.values.shared(tuple(dict.fromkeys(self.flow.value_of(ref) for _, ref in refs)))
-        op.params = self.values.params_of(op.inputs)
+        op.params = self.values.params_of([self.flow.value_of(ref) for _, ref in refs])
         op.parents = tuple(edge for path, found in sources for edge in edges(found, path, aten=True))
         upper = record.ops[owner] if owner is not None and phase == "forward" else None
         if owner is not None:
@@ -255,9 +250,9 @@ class Finisher:
             ]
             if fresh:
                 target.parents += tuple(fresh)
-                target.inputs += tuple(
-                    value for value in dict.fromkeys(edge.value for edge in fresh) if value not in target.inputs
-                )
+                read = target.inputs
+                new = dict.fromkeys(edge.value for edge in fresh)
+                target.hidden += tuple(value for value in new if value not in read)
             extra = tuple(param for param in op.params if param not in target.params)
             target.params += extra
             target = self.record.ops[target.owner] if target.owner is not None else None
@@ -285,7 +280,7 @@ class Finisher:
             else:
                 value = self.flow.returned(ref, maker)
             items.append(self.values.item(path, value.index))
-        op.outputs = tuple(items)
+        op.outputs = self.values.same_items(items)
 
     # -- module calls --------------------------------------------------------------------------------
 
@@ -302,7 +297,7 @@ class Finisher:
         refs = [*refs_in(event.args), *refs_in(event.kwargs)]
         for _, ref in refs:
             self.values.ensure(ref)
-        call.inputs = tuple(self.values.item(path, self.flow.value_of(ref)) for path, ref in refs)
+        call.inputs = self.values.same_items([self.values.item(path, self.flow.value_of(ref)) for path, ref in refs])
         call.start_ns = event.start_ns - self.tape.start_ns
         call.time_ns = event.end_ns - event.start_ns
         call.training, call.error = event.training, event.error

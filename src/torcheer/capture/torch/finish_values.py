@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,6 +30,8 @@ class Values:
         self._facts: dict[Any, Any] = {}  # metadata of a tensor → the same as plain data
         self._refs: list[Ref] = []
         self._items: dict[tuple[str, int], Item] = {}
+        self._item_tuples: dict[tuple[Item, ...], tuple[Item, ...]] = {}
+        self._kwargs: dict[str, dict[str, Any]] = {}
         self._tuples: dict[Any, tuple[Any, ...]] = {}
         self.kept: dict[tuple[int, int], str] = {}  # (event, ref) → name of the contents
 
@@ -99,6 +102,15 @@ class Values:
         key = (numbers, *map(type, numbers))
         return self._tuples.setdefault(key, numbers)
 
+    def keywords(self, kwargs: dict[str, Any], refs: list[tuple[str, Ref]]) -> dict[str, Any]:
+        """Keyword arguments as the record keeps them; equal ones are held once."""
+        plain = {key: self.plain(argument, key, refs) for key, argument in kwargs.items()}
+        return self._kwargs.setdefault(repr(plain), plain)
+
+    def same_items(self, items: list[Item]) -> tuple[Item, ...]:
+        """Items as a tuple; an op, its last ATen op and its module often return the same."""
+        return self._item_tuples.setdefault(tuple(items), tuple(items))
+
     def plain(self, argument: Any, path: str, refs: list[tuple[str, Ref]]) -> Any:
         """An argument as the record keeps it; the tensors in it are added to ``refs``."""
         if isinstance(argument, Ref):
@@ -127,10 +139,10 @@ class Values:
             items.append(self.item(path, self.flow.value_of(ref)))
         return items
 
-    def params_of(self, values: tuple[int, ...]) -> tuple[int, ...]:
+    def params_of(self, values: Sequence[int]) -> tuple[int, ...]:
         """The params among values, each once."""
         found = (self.flow.values[value].param for value in values)
-        return tuple(dict.fromkeys(param for param in found if param is not None))
+        return self.shared(tuple(dict.fromkeys(param for param in found if param is not None)))
 
 
 def _facts(row: ValueRow) -> tuple[Any, ...]:

@@ -71,10 +71,14 @@ def describe_structure(structure: Structure, tape: Tape) -> tuple[list[Module], 
     """Modules and params as data, and which tensor objects on the tape are which params."""
     addresses: list[str] = []
     modules: list[Module] = []
+    same: dict[str, dict[str, Any]] = {}
     for parent, name, module in structure.modules:
         address = name if parent <= 0 else f"{addresses[parent]}.{name}"
         addresses.append(address)
-        modules.append(_module(module, address, parent if parent >= 0 else None))
+        described = _module(module, address, parent if parent >= 0 else None)
+        # Blocks of a network repeat: their modules have the same attributes.
+        described.attributes = same.setdefault(repr(described.attributes), described.attributes)
+        modules.append(described)
     for parent, name, position in structure.repeats:
         address = name if parent <= 0 else f"{addresses[parent]}.{name}"
         modules[position].aliases += (address,)
