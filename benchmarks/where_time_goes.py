@@ -1,4 +1,4 @@
-"""Which part of a capture costs how much, on the MLP of 100 tiny operations: where the floor is.
+"""Which part of a capture costs how much, on the MLP of 100 tiny operations or another model: where the floor is.
 
 Each rung does what the one above it does and something more. The empty modes are the floor: what PyTorch
 itself takes to call Python for every operation.
@@ -24,7 +24,7 @@ from torcheer.capture.torch.private import TorchDispatchMode
 from torcheer.capture.torch.session import TorchSession
 from torcheer.capture.torch.tape import Tape
 
-NUM_OPS = 100
+MODELS = {"mlp": models.mlp, "gpt2": models.gpt2, "bert": models.bert, "resnet50": models.resnet50}
 
 
 class EmptyFunctionMode(TorchFunctionMode):
@@ -91,24 +91,28 @@ def rungs(case: models.Case) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=MODELS, default="mlp")
     parser.add_argument("--grad", action="store_true", help="with gradients enabled")
-    parser.add_argument("--rounds", type=int, default=40, help="turns of ten calls each (40)")
+    parser.add_argument("--rounds", type=int, help="turns of ten calls each for the MLP (40), of one for the rest (12)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    tasks = {name: Task(run, calls=10) for name, run in rungs(models.build(models.mlp)).items()}
+    is_tiny = options.model == "mlp"
+    case = models.build(MODELS[options.model])
+    tasks = {name: Task(run, calls=10 if is_tiny else 1) for name, run in rungs(case).items()}
     with torch.set_grad_enabled(options.grad):
-        timings = measure(tasks, options.rounds, options.clock)
+        timings = measure(tasks, options.rounds or (40 if is_tiny else 12), options.clock)
+        num_ops = len(tl.log_forward_pass(case.model, case.x, layers_to_save=None))
     plain = timings["plain"]
     rows = []
     for name, timing in timings.items():
-        beyond_us = (timing.min_ms - plain.min_ms) * 1e3 / NUM_OPS
+        beyond_us = (timing.min_ms - plain.min_ms) * 1e3 / num_ops
         rows.append((
             name, f"{timing.min_ms:.3f} ms", f"{timing.min_ms / plain.min_ms:.2f}×", f"{beyond_us:.1f} µs",
             f"{timing.spread:.2f}",
         ))  # fmt: skip
-    print(f"MLP of {NUM_OPS} ops, {'grad' if options.grad else 'no_grad'}, threads {options.threads}\n")
+    print(f"{options.model}, {num_ops} ops, {'grad' if options.grad else 'no_grad'}, threads {options.threads}\n")
     print(table(("rung", "minimum", "÷ plain", "beyond plain, per op", "spread"), rows, num_left=1))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from torcheer.capture.torch.finish import Finisher
+from torcheer.capture.torch.finish import Finisher, no_garbage_collection
 from torcheer.capture.torch.finish_backward import Owners, add_backward_events
 from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import recording
@@ -59,9 +59,10 @@ class BackwardRecorder:
                 run.num_backward -= 1  # it never began
             raise
         finally:
-            self._matched = self.owners.match(self._matched)
-            add_backward_events(self.finisher, first, self.owners)
-            self._add_times()
+            with no_garbage_collection():
+                self._matched = self.owners.match(self._matched)
+                add_backward_events(self.finisher, first, self.owners)
+                self._add_times()
             self.record.gradients.extend(self._gradients)
             self._gradients = []
 

@@ -6,6 +6,9 @@ Events are replayed in order through ``record/dataflow.py``, which turns tensors
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torcheer.capture.torch.diagnose import diagnose
@@ -352,3 +355,15 @@ class Finisher:
                 op, upper = upper, self.record.ops[upper].owner
             result.append(edge._replace(op=op))
         return result
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """A record is many small objects and no garbage: looking for some would take longer than making them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -6,7 +6,6 @@ never holds activations unless they were asked for.
 
 from __future__ import annotations
 
-import gc
 import platform
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 
 from torcheer.capture.torch.backward import BackwardRecorder
-from torcheer.capture.torch.finish import Finisher
+from torcheer.capture.torch.finish import Finisher, no_garbage_collection
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import call_on_tape, recording
@@ -194,18 +193,6 @@ class TorchSession:
                 stack.callback(lambda: setattr(self, "store", writer.finish(recorder.record)))
             with recorder.watching():
                 yield
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """A record is many small objects and no garbage: looking for some would take longer than making them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class Current:
