@@ -47,9 +47,9 @@ class ModelHistory:
         self._session = session
         self.drawing: str | None = None  # DOT source of the graph, when ``vis_opt`` asked for it
 
-    @cached_property
+    @property
     def record(self) -> Record:
-        """The record everything here is read from."""
+        """The record everything here is read from. A live run's is built, and completed, when it is read."""
         return self._given if isinstance(self._given, Record) else self._given()
 
     @overload

@@ -33,17 +33,19 @@ def test_making_a_history_reads_nothing() -> None:
     ModelHistory(Untouchable(), Untouchable())  # type: ignore[arg-type]
 
 
-def test_a_record_is_built_when_first_read_and_once() -> None:
-    built: list[Record] = []
+def test_a_live_record_is_asked_for_when_it_is_read_and_not_before() -> None:
+    record = small_record()
+    asked: list[bool] = []
 
-    def build() -> Record:
-        built.append(small_record())
-        return built[-1]
+    def read() -> Record:
+        asked.append(True)
+        return record
 
-    history = ModelHistory(build, {})
-    assert built == []
+    history = ModelHistory(read, {})
+    assert asked == []
     assert len(history) == 7
-    assert [history.record] == built
+    assert history.record is record
+    assert asked
 
 
 def test_lists() -> None:

@@ -86,7 +86,7 @@ class Finisher:
 
     def _events(self) -> None:
         open_ends: list[tuple[int, int, Any]] = []
-        for index, raw in enumerate(self.tape.events):
+        for index, raw in enumerate(self.tape.events[: self.tape.forward_end]):
             while open_ends and open_ends[-1][0] <= index:
                 self._close(*open_ends.pop()[1:])
             if type(raw) is not tuple:

@@ -1,12 +1,40 @@
-"""Adds the ATen calls of a backward pass to a finished record, each under the forward op that caused it."""
+"""Adds backward passes to a finished record: ATen calls, times and gradients under the forward ops they belong to.
+
+What a backward pass computes again (checkpointing) is matched to the forward op at the same call site of the same
+module.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from torcheer.capture.torch.finish import Finisher
 from torcheer.capture.torch.tape import ATEN, CALL, OP, AtenEvent, OpEvent
-from torcheer.record.model import Ref
+from torcheer.record.model import Gradient, Ref
+
+
+class GradientRow(NamedTuple):
+    """A gradient as it was seen: of an output of a node, or of a leaf."""
+
+    seq: int | None  # sequence number of the node; None for a leaf
+    output: int  # which output of the node
+    leaf: Ref | None
+    shape: tuple[int, ...]
+    dtype: str
+    size_bytes: int | None
+    name: str | None  # of its contents in the payload store
+
+
+@dataclass
+class BackwardPass:
+    """One backward pass on the tape: its events are ``tape.events[first:end]``."""
+
+    number: int
+    first: int
+    end: int = 0
+    gradients: list[GradientRow] = field(default_factory=list)
+    node_times: dict[int, int] = field(default_factory=dict)  # sequence number → ns
 
 
 class Owners:
@@ -28,20 +56,16 @@ class Owners:
             if ops[op].site == key[1]:
                 self._turn.setdefault(key, []).append(op)
 
-    def match(self, first: int) -> int:
-        """Match what was computed again from event ``first`` on to the forward ops. Returns the next event."""
-        events = self.finisher.tape.events
-        for index in range(first, len(events)):
-            raw = events[index]
+    def match(self, first: int, end: int) -> None:
+        """Match what was computed again in a range of events to the forward ops."""
+        for index in range(first, end):
+            raw = self.finisher.tape.events[index]
             if type(raw) is not tuple:
-                # A module call that still runs: its event is the module.
-                if raw is not None:
-                    self.finisher.module_of[index] = id(raw)
-            elif raw[0] == CALL:
+                continue
+            if raw[0] == CALL:
                 self.finisher.module_of[index] = id(raw[1])
             elif raw[0] == OP:
                 self._match(index, OpEvent._make(raw))
-        return len(events)
 
     def _match(self, index: int, event: OpEvent) -> None:
         same = self._turn.get(self._key(event))
@@ -62,11 +86,36 @@ class Owners:
         return self.finisher.module_of.get(event.call), site
 
 
-def add_backward_events(finisher: Finisher, first: int, owners: Owners) -> None:
-    """Add the ATen calls recorded from event ``first`` on, during a backward pass."""
-    for raw in finisher.tape.events[first:]:
+def add_backward(finisher: Finisher, owners: Owners, done: BackwardPass) -> None:
+    """Add one backward pass to the record."""
+    record = finisher.record
+    record.run.num_backward = done.number
+    owners.match(done.first, done.end)
+    for raw in finisher.tape.events[done.first : done.end]:
         if type(raw) is tuple and raw[0] == ATEN:
             _backward_aten(finisher, AtenEvent(*raw), owners)
+    totals: dict[int, int] = {}
+    for seq, time_ns in done.node_times.items():
+        owner = owners.of_node.get(seq)
+        if owner is not None:
+            totals[owner] = totals.get(owner, 0) + time_ns
+    for owner, time_ns in totals.items():
+        record.ops[owner].backward_time_ns = time_ns
+    for row in done.gradients:
+        record.gradients += _gradients(finisher, owners, done.number, row)
+
+
+def _gradients(finisher: Finisher, owners: Owners, number: int, row: GradientRow) -> list[Gradient]:
+    facts = (row.shape, row.dtype, row.size_bytes)
+    if row.leaf is not None:
+        param = finisher.values.param_refs.get(row.leaf)
+        if param is not None:
+            return [Gradient(number, None, param, *facts, row.name)]
+        values = [finisher.input_values[row.leaf]] if row.leaf in finisher.input_values else []
+    else:
+        values = owners.targets.get((row.seq or 0, row.output), [])
+    saved = finisher.record.saved
+    return [Gradient(number, value, None, *facts, row.name if value in saved else None) for value in values]
 
 
 def _backward_aten(finisher: Finisher, event: AtenEvent, owners: Owners) -> None:

@@ -17,6 +17,7 @@ import torch
 
 from torcheer.capture.torch.backward import BackwardRecorder
 from torcheer.capture.torch.finish import Finisher, no_garbage_collection
+from torcheer.capture.torch.finish_backward import Owners, add_backward
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import call_on_tape, recording
@@ -58,7 +59,8 @@ class TorchSession:
         self._output_refs: list[tuple[str, Ref]] = []
         self._record: Record | None = None
         self._finisher: Finisher | None = None
-        self._backward: BackwardRecorder | None = None
+        self._backward = BackwardRecorder(self.tape, self.keeper)
+        self._owners: Owners | None = None
 
     # -- running -------------------------------------------------------------------------------------
 
@@ -87,6 +89,7 @@ class TorchSession:
             facts.error = f"{type(error).__name__}: {error}"
             raise
         finally:
+            tape.forward_end, tape.last_seq = len(tape.events), sequence_nr()
             self._structure = snapshot(self.model)
             if isinstance(self.store, Kept):
                 self.store.settle()
@@ -135,7 +138,17 @@ class TorchSession:
             if isinstance(self.wanted, Keys) and self.keeper is not None:
                 self._drop_unasked(self._record, self.wanted, self.keeper)
             self._structure = None
+        if self._backward.pending:
+            self._add_backward()
         return self._record
+
+    def _add_backward(self) -> None:
+        finisher = self._finisher
+        assert finisher is not None
+        with no_garbage_collection():
+            owners = self._owners = self._owners or Owners(finisher)
+            while self._backward.pending:
+                add_backward(finisher, owners, self._backward.pending.pop(0))
 
     def ops_by_event(self) -> dict[int, int]:
         """Event on the tape → index into ``record.ops``."""
@@ -165,13 +178,6 @@ class TorchSession:
 
     # -- backward ------------------------------------------------------------------------------------
 
-    def _backward_recorder(self) -> BackwardRecorder:
-        if self._backward is None:
-            record = self.record()
-            assert self._finisher is not None
-            self._backward = BackwardRecorder(record, self._finisher, self.tape, self.keeper)
-        return self._backward
-
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
         """Run ``loss.backward(**kwargs)`` and add it to the record."""
         if not isinstance(loss, Tensor):
@@ -185,13 +191,15 @@ class TorchSession:
     @contextmanager
     def watching_backward(self) -> Iterator[None]:
         """Add to the record the backward pass that runs inside the ``with`` block."""
-        recorder = self._backward_recorder()
         with ExitStack() as stack:
             if self.keeper is not None and isinstance(self.store, FilePayloads):
                 writer = stack.enter_context(TensorWriter.reopen(self.store.path))
                 self.keeper.store = writer
-                stack.callback(lambda: setattr(self, "store", writer.finish(recorder.record)))
-            with recorder.watching():
+                stack.callback(lambda: setattr(self, "store", writer.finish(self.record())))
+            elif self._record is not None:
+                # Somebody has read the record: views of it would not notice a pass that is still to be added.
+                stack.callback(self.record)
+            with self._backward.watching():
                 yield
 
 

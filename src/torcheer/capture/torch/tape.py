@@ -154,7 +154,8 @@ class Tape:
         self.stop_codes: set[int] = {id(code) for code in FRAMEWORK_CODES}
         self.storages: dict[int, Ref] = {}  # address → number, for the storage last seen there
         self.is_forward = True
-        self.first_seq = 0
+        self.first_seq = self.last_seq = 0  # autograd sequence numbers given out during the forward pass: [first, last)
+        self.forward_end = 0  # number of events of the forward pass; those of backward passes follow
         self.has_compiled_code = False
         self.is_paused = False  # ATen calls are torcheer's own
         self.root: Any = None  # the model
