@@ -40,7 +40,7 @@ class BackwardRecorder:
         self.pending: list[BackwardPass] = []  # not yet in the record
         self._now = BackwardPass(0, 0)
         self._first_seq = 0
-        self._starts: dict[int, int] = {}
+        self._entered: tuple[int | None, int] = (None, 0)  # the node being evaluated, and since when
         self._running = 0
 
     @contextmanager
@@ -77,6 +77,7 @@ class BackwardRecorder:
                     return original(roots, *args, **kwargs)
                 finally:
                     self._running -= 1
+                    self._enter(None)
 
         return run
 
@@ -99,7 +100,6 @@ class BackwardRecorder:
                 seq = node._sequence_nr()
                 if self._belongs(seq):
                     handles.append(node.register_prehook(partial(self._reached, seq)))
-                    handles.append(node.register_hook(partial(self._left, seq)))
             stack.extend(following for following, _ in node.next_functions if following is not None)
         return handles
 
@@ -131,13 +131,16 @@ class BackwardRecorder:
             if gradient is not None:
                 keep = (seq, output) in self._kept_nodes or seq >= self._first_seq
                 self._add(gradient, seq, output, None, keep=keep)
-        self._starts[seq] = perf_counter_ns()
+        self._enter(seq)
 
-    def _left(self, seq: int, _inputs: Any, _outputs: Any) -> None:
-        start = self._starts.pop(seq, None)
-        if start is not None:
+    def _enter(self, seq: int | None) -> None:
+        """The engine evaluates one node after the other: one's time ends where the next one's begins."""
+        now = perf_counter_ns()
+        before, start = self._entered
+        if before is not None:
             times = self._now.node_times
-            times[seq] = times.get(seq, 0) + perf_counter_ns() - start
+            times[before] = times.get(before, 0) + now - start
+        self._entered = (seq, now)
 
     def _hook_leaf(self, node: Any, variable: Tensor) -> list[Any]:
         entry = self.tape.live.get(id(variable))
@@ -150,6 +153,7 @@ class BackwardRecorder:
         def reached(gradients: tuple[Tensor | None, ...]) -> None:
             # What is already there is added to in place; the gradient of this pass is only seen here. A first
             # gradient is handed over as it is, and holding it here would force PyTorch to copy it.
+            self._enter(None)
             if gradients[0] is not None and variable.grad is not None:
                 self._add(gradients[0], None, 0, ref, keep=keep)
                 done.append(True)
