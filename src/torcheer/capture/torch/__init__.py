@@ -1,15 +1,30 @@
 """Records a run of a PyTorch model.
 
-    session.py   one capture: enters the modes, runs the model, hands out the record
-    modes.py     what PyTorch tells us of every call: function level and ATen level
-    modules.py   module calls and autograd.Function calls
-    tape.py      raw events, in order, as cheap to write as possible
-    kinds.py     what is known of a function before it is called: metadata getter, in-place, view
-    saving.py    which contents to keep, zero-copy until somebody writes
-    finish.py    tape → record, when the record is first read
-    backward.py  gradients and backward ops, owned by forward ops
-    validate.py  proves a record against the model
-    private.py   the one file that touches PyTorch's private names
+While the model runs (every line is paid for per op):
+    session.py    one capture: enters the modes, runs the model, hands out the record
+    modes.py      what PyTorch tells of every call: function level and ATen level
+    modules.py    module calls and autograd.Function calls
+    backward.py   backward passes through the graph of the run
+    tape.py       raw events, in order, as cheap to write as possible
+    kinds.py      what is known of a function before it is called: metadata getter, in-place, view
+    saving.py     which contents to keep, zero-copy until somebody writes
+    compiled.py   torch.compile'd code runs as its eager source
 
-The tape is written while the model runs, so every line of ``modes.py`` and ``tape.py`` is paid for per op.
+Before it runs:
+    inputs.py     how the user's arguments become a call
+    select.py     ``layers_to_save``, checked and decided
+
+When the record is first read:
+    finish.py     tape → record; ``finish_values``, ``finish_sites`` and ``finish_backward`` are its parts
+    structure.py  the model's modules and params as data
+    names.py      what functions are called
+    diagnose.py   what the record cannot show
+
+For ``validate``:
+    validate.py   the runs that are compared
+    evidence.py   copies of what each call read and wrote
+    proof.py      the checks a record must stand by itself
+    state.py      a model and the random numbers before and after a run
+
+private.py is the one file that touches PyTorch's private names.
 """
