@@ -45,7 +45,7 @@ def row_6(effort: Effort) -> list[Line]:
     ours = trials["torcheer"]
     return [
         Line(
-            6, "MLP, no_grad", "plain after ÷ plain before", ratios["torcheer"], bar=1.0,
+            6, "MLP, no_grad", "plain after ÷ plain before", ratios["torcheer"], bar=1.0, is_equality=True,
             rival=ratios.get("torchlens", "not measured" if rival.is_installed() else rival.MISSING),
             baseline_ms=min(trial["before_ms"] for trial in ours),
             torcheer_ms=min(trial["after_ms"] for trial in ours),

@@ -12,6 +12,7 @@ import torcheer as tl
 from torcheer.capture.torch import validate
 from torcheer.capture.torch.inputs import arrange
 from torcheer.capture.torch.proof import Proof, check_proof
+from torcheer.capture.torch.state import RunState
 from torcheer.record.model import Edge
 
 Tensor = torch.Tensor
@@ -42,7 +43,13 @@ class Trains(nn.Module):
 
 
 def proof_of(model: nn.Module, *args: Any) -> Proof:
-    return validate.proof_of_run(model, arrange(model, args, {}))
+    inputs = arrange(model, args, {})
+    state = RunState(model, inputs)
+    census = validate.census_of(model, inputs)
+    state.restore()
+    proof, _ = validate.witnessed_run(model, inputs, census)
+    state.restore()
+    return proof
 
 
 def failures(proof: Proof) -> dict[str, list[str]]:

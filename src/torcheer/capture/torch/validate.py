@@ -99,13 +99,3 @@ def witnessed_run(model: Any, inputs: Inputs, census: list[str]) -> tuple[Proof,
     ops = session.ops_by_event()
     calls = {ops[event]: call for event, call in level.calls.items() if event in ops}
     return Proof(record, session.payloads, calls, census), output
-
-
-def proof_of_run(model: Any, inputs: Inputs) -> Proof:
-    """A record of a run of ``model`` with everything needed to prove it."""
-    state = RunState(model, inputs)
-    census = census_of(model, inputs)
-    state.restore()
-    proof, _ = witnessed_run(model, inputs, census)
-    state.restore()
-    return proof
