@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 GROUND = {"errors", "units"}
-READERS = {"history", "profile", "diff"}
+READERS = {"history", "profiling", "diff"}
 OUTSIDE = {"web", "cli", "integrations"}
-INSIDE = GROUND | READERS | {"record", "capture", "watch", "views"}
+INSIDE = GROUND | READERS | {"record", "capture", "watching", "views"}
 
 # room: the other rooms it may import. "torcheer" is __init__.py.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -26,19 +26,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "record": GROUND,
     "capture": GROUND | {"record"},
     **{room: GROUND | {"record"} for room in READERS},
-    "watch": GROUND | {"record", "capture"},
+    "watching": GROUND | {"record", "capture"},
     "views": GROUND | READERS | {"record"},
     "api": INSIDE,
     "torcheer": INSIDE | {"api"},
     "web": INSIDE - {"capture"} | {"api", "torcheer"},
     "cli": INSIDE - {"capture"} | {"api", "torcheer"},
-    "integrations": GROUND | {"record", "watch", "api", "torcheer"},
+    "integrations": GROUND | {"record", "watching", "api", "torcheer"},
 }
 
 # framework: the folders that may import it.
 FRAMEWORKS = {
-    "torch": ("capture/torch", "watch", "integrations"),
-    "safetensors.torch": ("capture/torch", "watch", "integrations"),
+    "torch": ("capture/torch", "watching", "integrations"),
+    "safetensors.torch": ("capture/torch", "watching", "integrations"),
     "paddle": ("capture/paddle",),
     "safetensors.paddle": ("capture/paddle",),
 }

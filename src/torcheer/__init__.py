@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torcheer.api import load, log_forward_pass, validate
+    from torcheer.api.history import load, log_forward_pass, validate
     from torcheer.errors import TorcheerError
     from torcheer.history import ModelHistory
 
@@ -32,9 +32,9 @@ __all__ = [
 _HOMES = {
     "ModelHistory": "torcheer.history",
     "TorcheerError": "torcheer.errors",
-    "load": "torcheer.api",
-    "log_forward_pass": "torcheer.api",
-    "validate": "torcheer.api",
+    "load": "torcheer.api.history",
+    "log_forward_pass": "torcheer.api.history",
+    "validate": "torcheer.api.history",
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 import torcheer
 
 # Rooms that must open on a machine without torch.
-TORCH_FREE = ("errors", "units", "record", "history", "profile", "diff", "views", "web", "cli", "api")
+TORCH_FREE = ("errors", "units", "record", "history", "profiling", "diff", "views", "web", "cli", "api")
 HEAVY = ("torch", "numpy", "pandas", "paddle", "transformers")
 
 
