@@ -76,19 +76,21 @@ def _encode_key(key: Any) -> Any:
     raise MalformedError(f"a dict has a key of type {type(key).__name__!r}; keys are strings or integers")
 
 
-def decode_plain(data: Any) -> Any:
-    """The inverse of ``encode_plain``. The depth is bounded by the one the JSON parser accepted."""
+def decode_plain(data: Any, depth: int = 0) -> Any:
+    """The inverse of ``encode_plain``."""
     if data is None or isinstance(data, (bool, str, float)):
         return data
     if isinstance(data, int):
         return checked_int(data)
+    if depth > MAX_DEPTH:
+        raise MalformedError(f"containers are nested more than {MAX_DEPTH} deep")
     if isinstance(data, list):
-        return [decode_plain(item) for item in data]
+        return [decode_plain(item, depth + 1) for item in data]
     if isinstance(data, dict) and len(data) == 1:
         ((tag, inner),) = data.items()
         decode = _DECODERS.get(tag)
         if decode is not None:
-            return decode(inner)
+            return decode(inner, depth + 1)
     raise MalformedError(f"{shortened(data)} stands for no plain data")
 
 
@@ -117,29 +119,29 @@ def shortened(data: Any) -> str:
     return text if not isinstance(data, str) or len(data) <= 40 else f"{text}…"
 
 
-def _decode_ref(data: Any) -> Ref:
+def _decode_ref(data: Any, _depth: int) -> Ref:
     return Ref(checked_int(data))
 
 
-def _decode_dict(data: Any) -> dict[Any, Any]:
+def _decode_dict(data: Any, depth: int) -> dict[Any, Any]:
     result = {}
     for pair in checked(data, list):
         key, item = checked(pair, list, 2)
         key = decode_plain(key)
         if not isinstance(key, (str, int)) or isinstance(key, Ref):
             raise MalformedError(f"{shortened(key)} is not a key: keys are strings or integers")
-        result[key] = decode_plain(item)
+        result[key] = decode_plain(item, depth)
     return result
 
 
-def _decode_complex(data: Any) -> complex:
+def _decode_complex(data: Any, _depth: int) -> complex:
     real, imag = (decode_plain(part) for part in checked(data, list, 2))
     if type(real) is not float or type(imag) is not float:
         raise MalformedError("a complex number is not made of two floats")
     return complex(real, imag)
 
 
-def _decode_big(data: Any) -> int:
+def _decode_big(data: Any, _depth: int) -> int:
     if len(checked(data, str)) > MAX_INT_BITS // 4 + 3:
         raise MalformedError(f"an integer has more than {MAX_INT_BITS} bits")
     try:
@@ -148,26 +150,26 @@ def _decode_big(data: Any) -> int:
         raise MalformedError(f"{shortened(data)} is not a hexadecimal integer") from None
 
 
-def _decode_float(data: Any) -> float:
+def _decode_float(data: Any, _depth: int) -> float:
     if not isinstance(data, str) or data not in FLOATS:
         raise MalformedError(f"{shortened(data)} is not one of {', '.join(FLOATS)}")
     return FLOATS[data]
 
 
-def _decode_ellipsis(data: Any) -> Any:
+def _decode_ellipsis(data: Any, _depth: int) -> Any:
     if data is not None:
         raise MalformedError(f"an ellipsis holds {shortened(data)}")
     return Ellipsis
 
 
-_DECODERS: dict[str, Callable[[Any], Any]] = {
+_DECODERS: dict[str, Callable[[Any, int], Any]] = {
     "r": _decode_ref,
-    "t": lambda data: tuple(decode_plain(item) for item in checked(data, list)),
+    "t": lambda data, depth: tuple(decode_plain(item, depth) for item in checked(data, list)),
     "d": _decode_dict,
-    "s": lambda data: slice(*(decode_plain(item) for item in checked(data, list, 3))),
+    "s": lambda data, depth: slice(*(decode_plain(item, depth) for item in checked(data, list, 3))),
     "f": _decode_float,
     "c": _decode_complex,
     "e": _decode_ellipsis,
     "i": _decode_big,
-    "o": lambda data: Opaque(checked(data, str)),
+    "o": lambda data, _depth: Opaque(checked(data, str)),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,10 @@ def test_the_place_of_a_fault_is_named(recording: Path) -> None:
     )
 
 
-def test_a_deep_structure_is_refused(recording: Path) -> None:
+def test_a_deep_structure_is_refused(recording: Path, request: pytest.FixtureRequest) -> None:
+    # Other libraries raise the limit; the bound on the depth must not hang on it.
+    request.addfinalizer(partial(sys.setrecursionlimit, sys.getrecursionlimit()))
+    sys.setrecursionlimit(50_000)
     data = structure(recording)
     deep: Any = 0
     for _ in range(400):
