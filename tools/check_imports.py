@@ -42,8 +42,10 @@ FRAMEWORKS = {
     "paddle": ("capture/paddle",),
     "safetensors.paddle": ("capture/paddle",),
 }
-# Not among our dependencies, or slow: never imported because torcheer is.
-OPTIONAL = ("numpy", "pandas")
+# Not among our dependencies, or slow: never imported because a room is. numpy is one of ours and takes a
+# moment to load, so only the rooms that compute with it have it at module level, and nobody loads those unasked.
+OPTIONAL = ("pandas", "pyarrow")
+WITHOUT_NUMPY = GROUND | {"record", "capture", "history", "api", "torcheer"}
 PRIVATE_FILE = "capture/torch/private.py"
 IMPORTERS = {"import_module", "__import__"}
 ATTRIBUTE_CALLS = {"getattr", "setattr", "hasattr", "delattr"}
@@ -174,7 +176,8 @@ def import_faults(source: Source, found: Import, room: str, place: str) -> Itera
     for framework, folders in FRAMEWORKS.items():
         if is_under(found.name, framework) and not place.startswith(tuple(f"{f}/" for f in folders)):
             yield f"room {room} may not import {framework} (only {', '.join(folders)} may)"
-    for package in OPTIONAL:
+    slow = (*OPTIONAL, "numpy") if room in WITHOUT_NUMPY else OPTIONAL
+    for package in slow:
         at_import = not (found.in_function or found.for_types)
         if is_under(found.name, package) and at_import and room not in OUTSIDE:
             yield f"room {room} may not import {package} at module level"

@@ -47,7 +47,7 @@ def test_reading_rooms_need_no_torch() -> None:
     modules = torch_free_modules()
 
     assert "torcheer.record.model" in modules
-    assert loaded_after("import " + ", ".join(modules)) == ""
+    assert set(loaded_after("import " + ", ".join(modules)).split()) <= {"numpy"}
 
 
 def test_loaded_after_sees_a_heavy_package() -> None:
