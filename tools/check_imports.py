@@ -14,25 +14,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-GROUND = {"errors", "units"}
+GROUND = {"errors", "units", "shown"}
 READERS = {"history", "profiling", "diff"}
 OUTSIDE = {"web", "cli", "integrations"}
-INSIDE = GROUND | READERS | {"record", "capture", "watching", "views"}
+INSIDE = GROUND | READERS | {"record", "store", "capture", "watching", "views"}
 
 # room: the other rooms it may import. "torcheer" is __init__.py.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
+    "shown": set(),  # it finds views by name, when somebody wants to see something
     "record": GROUND,
+    "store": GROUND | {"record"},
     "capture": GROUND | {"record"},
     **{room: GROUND | {"record"} for room in READERS},
-    "watching": GROUND | {"record", "capture"},
-    "views": GROUND | READERS | {"record"},
+    "watching": GROUND | {"record", "store", "capture"},
+    "views": GROUND | READERS | {"record", "store"},
     "api": INSIDE,
     "torcheer": INSIDE | {"api"},
     "web": INSIDE - {"capture"} | {"api", "torcheer"},
     "cli": INSIDE - {"capture"} | {"api", "torcheer"},
-    "integrations": GROUND | {"record", "watching", "api", "torcheer"},
+    "integrations": GROUND | {"record", "store", "watching", "api", "torcheer"},
 }
 
 # framework: the folders that may import it.
