@@ -16,18 +16,18 @@ export HF_HUB_OFFLINE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit lint format bench clean
+.PHONY: help demo test test-unit lint format page bench clean
 
 help: ## Show these commands
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-demo: $(INSTALLED) ## Record a small model and show what the record tells
+demo: page ## Record a small model and show what the record tells
 	$(BIN)/python examples/demo.py
 
-test: $(INSTALLED) ## Run all tests
+test: page ## Run all tests
 	$(BIN)/python -m pytest $(TESTS)
 
-test-unit: $(INSTALLED) ## Run the tests that need no torch: seconds
+test-unit: page ## Run the tests that need no torch: seconds
 	$(BIN)/python -m pytest tests/unit
 
 lint: $(INSTALLED) ## Check style, types, import directions and sizes
@@ -41,11 +41,14 @@ format: $(INSTALLED) ## Format the sources
 	$(BIN)/ruff check --fix $(CHECKED)
 	$(BIN)/ruff format $(CHECKED)
 
+page: $(INSTALLED) ## Build the explorer's page again if its sources have changed
+	@$(BIN)/python tools/build_page.py
+
 bench: $(VENV)/installed-bench ## Measure the cost of a capture beside plain PyTorch and TorchLens
 	$(BIN)/python benchmarks/capture_cost.py
 
 clean: ## Remove .venv, caches and built files
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/torcheer/views/built src/torcheer/web/ui/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made anew when a requirement changes; the stamp comes last, so an interrupted install is repeated.
