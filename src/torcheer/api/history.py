@@ -15,7 +15,7 @@ from torcheer.record import file
 from torcheer.views import graph
 
 if TYPE_CHECKING:
-    from torcheer.capture.torch.select import LayersToSave
+    from torcheer.capture.asked import LayersToSave
     from torcheer.capture.torch.validate import Validation
 
 _VIS_OPTIONS = ("none", "rolled", "unrolled")

@@ -15,7 +15,7 @@ Before it runs:
     select.py     ``layers_to_save``, checked and decided
 
 When the record is first read:
-    finish.py     tape → record; ``finish_values``, ``finish_sites`` and ``finish_backward`` are its parts
+    finish.py     tape → record; ``finish_values`` and ``finish_backward`` are its parts
     structure.py  the model's modules and params as data
     names.py      what functions are called
     diagnose.py   what the record cannot show

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torcheer.capture.sites import Sites
 from torcheer.capture.torch.diagnose import diagnose
-from torcheer.capture.torch.finish_sites import Sites
 from torcheer.capture.torch.finish_values import Values, refs_in
 from torcheer.capture.torch.kinds import written_arguments
 from torcheer.capture.torch.names import function_name, short_name
@@ -31,7 +31,7 @@ class Finisher:
         self.structure = structure
         self.record = Record(run)
         self.values = Values(tape, self.record)
-        self.sites = Sites(tape)
+        self.sites = Sites(tape.sites, tape.codes)
         self.flow = self.values.flow
         self.op_of: dict[int, int] = {}  # event → index into record.ops
         self.call_of: dict[int, int] = {-1: 0}

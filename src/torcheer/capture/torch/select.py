@@ -9,39 +9,21 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.autograd.function import Function
 
+from torcheer.capture.asked import LayersToSave, OpPreview, Predicate
 from torcheer.capture.torch.names import function_name, short_name
 from torcheer.capture.torch.private import all_operator_names
 from torcheer.capture.torch.tape import Tape
 from torcheer.errors import CaptureError, LookupKeyError, near_misses
-from torcheer.record.model import Record
 
 Tensor = torch.Tensor
 _LABEL = re.compile(r"^([a-z][a-z0-9]*?)_(\d+)(?:_(\d+))?(?::(\d+))?$")
 _ADDRESS = re.compile(r"^(.*?)(?::(\d+))?$")
-
-
-@dataclass(frozen=True)
-class OpPreview:
-    """What a predicate is told of an op whose result may be kept."""
-
-    name: str  # "conv2d"
-    function: str  # "torch.conv2d"
-    module: str  # address of the module it runs in
-    module_type: str
-    shape: tuple[int, ...]
-    dtype: str
-    position: int  # how many operations came before it, inputs included
-
-
-Predicate = Callable[[OpPreview], bool]
-LayersToSave = str | None | int | Iterable[str | int] | Predicate
 
 
 class Everything:
@@ -150,41 +132,6 @@ def parse(layers: LayersToSave, model: Any) -> Everything | Matching | Keys | No
             )
         keys.append(key if isinstance(key, str) else int(key))
     return Keys(keys, addresses) if keys else None
-
-
-def asked_values(record: Record, keys: Iterable[str | int]) -> set[int]:
-    """Values that the keys name, now that the labels are final. Raises for a key that names nothing."""
-    listed = [op for op in record.ops if op.layer >= 0]
-    layers: dict[str, list[int]] = {}
-    for layer in record.layers:
-        for label in (layer.label, f"{layer.name}_{layer.number}"):
-            layers[label] = list(layer.ops)
-            layers.update({f"{label}:{count}": [op] for count, op in enumerate(layer.ops, 1)})
-    calls: dict[str, list[int]] = {}
-    for call in record.calls:
-        for address in (record.modules[call.module].address, *record.modules[call.module].aliases):
-            values = [item.value for item in call.outputs]
-            calls.setdefault(address, []).extend(values)
-            calls[f"{address}:{call.call_index}"] = values
-    asked: set[int] = set()
-    for key in keys:
-        if isinstance(key, int):
-            if not -len(listed) <= key < len(listed):
-                raise LookupKeyError(
-                    f"layers_to_save: {key} is no position of this run, which has {len(listed)} operations: "
-                    f"{-len(listed)} to {len(listed) - 1}."
-                )
-            asked.update(item.value for item in listed[key].outputs)
-        elif key in layers:
-            asked.update(item.value for op in layers[key] for item in record.ops[op].outputs)
-        elif key in calls:
-            asked.update(calls[key])
-        else:
-            raise LookupKeyError(
-                f"layers_to_save: the model ran, and {key!r} names nothing in the run."
-                f"{near_misses(key, [*layers, *calls])} The error's model_history lists every layer."
-            )
-    return asked
 
 
 def module_addresses(model: Any) -> dict[str, int]:

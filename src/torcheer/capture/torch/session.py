@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from torcheer.capture.asked import asked_values
 from torcheer.capture.torch.backward import BackwardRecorder
 from torcheer.capture.torch.finish import Finisher, no_garbage_collection
 from torcheer.capture.torch.finish_backward import Owners, add_backward
@@ -23,7 +24,7 @@ from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import call_on_tape, recording
 from torcheer.capture.torch.private import no_function_mode, sequence_nr
 from torcheer.capture.torch.saving import Keeper, Kept, Store, Wanted
-from torcheer.capture.torch.select import Keys, asked_values
+from torcheer.capture.torch.select import Keys
 from torcheer.capture.torch.structure import Structure, snapshot
 from torcheer.capture.torch.tape import INPUT, OUTPUT, Tape, named_tensors
 from torcheer.errors import CaptureError

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from types import CodeType
 from typing import Any
 
-from torcheer.capture.torch.tape import Tape
 from torcheer.record.model import Frame, Site
 
 
 class Sites:
-    """The call sites of a tape. Instructions of one place in the source are one site.
+    """The call sites of a run. Instructions of one place in the source are one site.
 
     Python compiles the condition of a ``while`` loop twice, before the loop and at its end; both are the same call.
     """
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, chains: Iterable[tuple[int, ...]], codes: Mapping[int, CodeType]) -> None:
         self.sites: list[Site] = []
-        self.number: list[int] = []  # number of a site on the tape → index into ``sites``
+        self.number: list[int] = []  # place of a chain among those given → index into ``sites``
         self._places: dict[int, list[Any]] = {}  # id() of a code object → where its instructions are
         known: dict[tuple[Any, ...], int] = {}
-        for chain in tape.sites:
+        # A chain is (id() of a code object, offset of an instruction) pairs in one flat tuple, innermost first.
+        for chain in chains:
             pairs = list(zip(chain[::2], chain[1::2], strict=True))[::-1]
-            key = tuple((code, self._place(tape.codes[code], offset)) for code, offset in pairs)
+            key = tuple((code, self._place(codes[code], offset)) for code, offset in pairs)
             index = known.get(key)
             if index is None:
                 index = known[key] = len(self.sites)
-                frames = (_frame(tape.codes[code], self._place(tape.codes[code], offset)) for code, offset in pairs)
+                frames = (_frame(codes[code], self._place(codes[code], offset)) for code, offset in pairs)
                 self.sites.append(Site(tuple(frames)))
             self.number.append(index)
 
