@@ -39,6 +39,8 @@ REFERENCES: dict[str, dict[str, str]] = {
     },
     "gradients": {"value": "values", "param": "params"},
     "diagnostics": {"op": "ops", "module": "modules"},
+    "held": {"op": "ops"},
+    "nonfinite": {"aten": "aten"},
 }
 REFERENCES["aten"] = {**REFERENCES["ops"], "parents.op": "aten"}
 
@@ -60,6 +62,9 @@ COUNTS = {
     "calls": ("depth", "time_ns", "start_ns"),
     "params": ("shape", "size_bytes", "num_elements"),
     "gradients": ("size_bytes",),
+    "timings": ("index", "time_ns", "min_ns", "spread_ns", "num_repeats"),
+    "held": ("size_bytes",),
+    "nonfinite": ("output",),
     "sites": ("frames.line",),
 }
 
@@ -150,10 +155,26 @@ def _check_rest(record: Record, sizes: dict[str, int]) -> None:
         if not 0 <= call.first_op <= call.end_op <= sizes["ops"]:
             span = f"calls[{call.index}] spans ops {call.first_op} to {call.end_op}"
             raise MalformedError(f"{span}: the number of ops is {sizes['ops']}")
+        first, end = call.memory or (0, 0)
+        if not 0 <= first <= end <= len(record.memory):
+            raise MalformedError(
+                f"calls[{call.index}] spans memory {first} to {end}: the number of events is {len(record.memory)}"
+            )
+    _check_measurements(record, sizes)
     plain = (getattr(row, field) for table, names in PLAIN.items() for row in getattr(record, table) for field in names)
     for ref in refs(chain(plain, (record.run.output_data,))):
         if not 0 <= ref < sizes["values"]:
             raise MalformedError(f"arguments hold {ref!r}: the number of values is {sizes['values']}")
+
+
+def _check_measurements(record: Record, sizes: dict[str, int]) -> None:
+    for place, event in enumerate(record.memory):
+        if not -1 <= event.aten < sizes["aten"]:
+            raise MalformedError(f"memory[{place}].aten is {event.aten}: the number of aten is {sizes['aten']}")
+    ends = {"call": sizes["calls"], "op": sizes["ops"], "run": 1}
+    for place, timing in enumerate(record.timings):
+        if timing.index >= ends.get(timing.kind, 0):
+            raise MalformedError(f"timings[{place}] is of {timing.kind} {timing.index}, which is none")
 
 
 def refs(plain: Iterable[Any]) -> Iterable[Ref]:

@@ -198,6 +198,7 @@ class ModuleCall:
     seq: tuple[int, int] | None = None  # autograd sequence numbers [first, last) of the nodes made inside
     thread: int = 0  # 0: the thread of the capture
     error: str | None = None  # "ValueError: …" when it raised
+    memory: tuple[int, int] | None = None  # its forward is Record.memory[first:end]; None: not measured
 
 
 @dataclass(slots=True)
@@ -226,6 +227,58 @@ class Gradient:
     dtype: str  # "float32"
     size_bytes: int | None  # bytes of its elements; None: unknown
     payload: str | None = None  # name of its contents in the payload store; None: not kept
+    is_finite: bool | None = None  # False: it holds NaN or Inf; None: not checked
+
+
+class Timing(NamedTuple):
+    """How long something took, over the repeats of a time pass. What recording itself costs is subtracted."""
+
+    kind: str  # "call": a module call without the calls in it; "op"; "run": what belongs to no call
+    index: int  # into Record.calls or Record.ops; 0 for "run"
+    phase: str  # "forward" | "backward" | "accumulate" (into gradients of params) | "recompute" | "engine" | "outside"
+    time_ns: int  # median over the repeats
+    min_ns: int  # of the fastest repeat
+    spread_ns: int  # between the quartiles of the repeats; 0 of a single one
+    num_repeats: int  # how many were measured
+
+
+class MemoryEvent(NamedTuple):
+    """Memory of one storage came to be, grew, shrank or was given back."""
+
+    storage: int  # number of the storage, as in Value.storage
+    delta_bytes: int  # positive: taken; negative: given back
+    aten: int  # the last ATen op begun before: index into Record.aten; -1: none yet
+    role: str  # "activation" | "temporary" | "gradient" | "optimizer" | "output"
+
+
+class SavedTensor(NamedTuple):
+    """A tensor that an autograd node holds for the backward pass."""
+
+    op: int | None  # the function-level op whose node it is: index into Record.ops
+    storage: int  # number of its storage, as in Value.storage; -1: not seen in the run
+    size_bytes: int  # of the whole storage, which is what is kept in memory
+    role: str  # "activation" | "param" | "buffer" | "input"
+
+
+class TensorFacts(NamedTuple):
+    """The contents of a tensor in numbers."""
+
+    place: str  # where the op has it: "input 0", "output"
+    num_elements: int  # how many numbers it holds
+    nan: int  # how many of them are NaN
+    pos_inf: int  # +Inf
+    neg_inf: int  # -Inf
+    smallest: float | None  # of the finite ones; None: there is none
+    largest: float | None  # of the finite ones
+
+
+class NonFinite(NamedTuple):
+    """An ATen op returned NaN or Inf."""
+
+    aten: int  # the op: index into Record.aten
+    output: int  # which of its output tensors
+    facts: TensorFacts  # of that output
+    inputs: tuple[TensorFacts, ...] = ()  # of the tensors it was given, as they were
 
 
 class Diagnostic(NamedTuple):
@@ -254,6 +307,11 @@ class Run:
     output_structure: str = ""  # class of what the model returned: "Tensor", "tuple", "CausalLMOutput"
     output_data: Any = None  # outputs that are not tensors: plain data by path
     error: str | None = None  # the exception that ended the run
+    execution: str = "real"  # "real" | "fake": shapes only, nothing was computed
+    measured: tuple[str, ...] = ()  # what was switched on: "time", "memory", "flops", "nan"
+    clock: str | None = None  # of Record.timings: "wall" | "thread"
+    num_repeats: int = 0  # of the time pass
+    num_warm_up: int = 0  # runs before it that were not measured
 
 
 @dataclass(slots=True)
@@ -272,3 +330,7 @@ class Record:
     gradients: list[Gradient] = field(default_factory=list)  # those of recorded backward passes, in order
     diagnostics: list[Diagnostic] = field(default_factory=list)  # what the reader must know
     saved: dict[int, str] = field(default_factory=dict)  # value → name of its contents in the payload store
+    timings: list[Timing] = field(default_factory=list)  # of a time pass
+    memory: list[MemoryEvent] = field(default_factory=list)  # in order; baseline: what was there before the run
+    held: list[SavedTensor] = field(default_factory=list)  # what the graph holds after the forward pass
+    nonfinite: list[NonFinite] = field(default_factory=list)  # ops that returned NaN or Inf, in order

@@ -11,7 +11,7 @@ the record is next read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property, partial
 from time import perf_counter_ns
 from typing import Any
@@ -33,9 +33,15 @@ Tensor = torch.Tensor
 class BackwardRecorder:
     """Writes backward passes on the tape of their forward pass."""
 
-    def __init__(self, tape: Tape, keeper: Keeper | None) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        keeper: Keeper | None,
+        aten_level: Callable[[Tape, Keeper | None], AbstractContextManager[Any]] = AtenLevel,
+    ) -> None:
         self.tape = tape
         self.keeper = keeper
+        self.aten_level = aten_level
         self.num_passes = 0
         self.pending: list[BackwardPass] = []  # not yet in the record
         self._now = BackwardPass(0, 0)
@@ -69,7 +75,7 @@ class BackwardRecorder:
                 if not self._running:
                     # A backward pass inside a backward pass (reentrant checkpointing) is under the modes already.
                     level = FunctionLevel(self.tape, None)
-                    stack.enter_context(AtenLevel(self.tape, self.keeper))
+                    stack.enter_context(self.aten_level(self.tape, self.keeper))
                     stack.enter_context(recording(self.tape, level))
                     stack.enter_context(level)
                 self._running += 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from time import perf_counter_ns
 from typing import Any
 
@@ -35,6 +35,10 @@ from torcheer.record.payload import Payloads, is_kept
 Tensor = torch.Tensor
 
 
+# Makes the ATen level of a session: AtenLevel, a level that also measures, or nothing at all (nullcontext).
+AtenLevelMaker = Callable[[Tape, "Keeper | None"], AbstractContextManager[Any]]
+
+
 class TorchSession:
     """Runs a model once and records it."""
 
@@ -45,6 +49,9 @@ class TorchSession:
         wanted: Wanted | None,
         store: Store | None = None,
         level: type[FunctionLevel] = FunctionLevel,
+        *,
+        aten_level: AtenLevelMaker = AtenLevel,
+        backward: type[BackwardRecorder] = BackwardRecorder,
     ) -> None:
         self.model = model
         self.inputs = inputs
@@ -52,6 +59,7 @@ class TorchSession:
         self.store: Any = Kept() if store is None else store
         self.keeper = Keeper(self.tape, wanted, self.store) if wanted is not None else None
         self.function_level = level(self.tape, self.keeper)
+        self.aten_level = aten_level
         self.wanted = wanted
         self.output: Any = None
         self.run_facts = Run(type(model).__name__ if isinstance(model, torch.nn.Module) else _callable_name(model))
@@ -60,7 +68,7 @@ class TorchSession:
         self._output_refs: list[tuple[str, Ref]] = []
         self._record: Record | None = None
         self._finisher: Finisher | None = None
-        self._backward = BackwardRecorder(self.tape, self.keeper)
+        self._backward = backward(self.tape, self.keeper, aten_level)
         self._owners: Owners | None = None
 
     # -- running -------------------------------------------------------------------------------------
@@ -78,7 +86,7 @@ class TorchSession:
         tape.first_seq = sequence_nr()
         start = tape.start_ns = perf_counter_ns()
         try:
-            with AtenLevel(tape, self.keeper), recording(tape, self.function_level), self.function_level:
+            with self.aten_level(tape, self.keeper), recording(tape, self.function_level), self.function_level:
                 self.output = call_on_tape(
                     tape, self.model, self.inputs.args, self.inputs.kwargs, sys._getframe(0), _invoke
                 )
