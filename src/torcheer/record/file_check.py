@@ -62,7 +62,7 @@ COUNTS = {
     "calls": ("depth", "time_ns", "start_ns"),
     "params": ("shape", "size_bytes", "num_elements"),
     "gradients": ("size_bytes",),
-    "timings": ("index", "time_ns", "min_ns", "spread_ns", "num_repeats"),
+    "timings": ("target", "time_ns", "min_ns", "spread_ns", "num_repeats"),
     "held": ("size_bytes",),
     "nonfinite": ("output",),
     "sites": ("frames.line",),
@@ -173,8 +173,8 @@ def _check_measurements(record: Record, sizes: dict[str, int]) -> None:
             raise MalformedError(f"memory[{place}].aten is {event.aten}: the number of aten is {sizes['aten']}")
     ends = {"call": sizes["calls"], "op": sizes["ops"], "run": 1}
     for place, timing in enumerate(record.timings):
-        if timing.index >= ends.get(timing.kind, 0):
-            raise MalformedError(f"timings[{place}] is of {timing.kind} {timing.index}, which is none")
+        if timing.target >= ends.get(timing.kind, 0):
+            raise MalformedError(f"timings[{place}] is of {timing.kind} {timing.target}, which is none")
 
 
 def refs(plain: Iterable[Any]) -> Iterable[Ref]:

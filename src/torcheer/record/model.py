@@ -234,7 +234,7 @@ class Timing(NamedTuple):
     """How long something took, over the repeats of a time pass. What recording itself costs is subtracted."""
 
     kind: str  # "call": a module call without the calls in it; "op"; "run": what belongs to no call
-    index: int  # into Record.calls or Record.ops; 0 for "run"
+    target: int  # index into Record.calls or Record.ops; 0 for "run"
     phase: str  # "forward" | "backward" | "accumulate" (into gradients of params) | "recompute" | "engine" | "outside"
     time_ns: int  # median over the repeats
     min_ns: int  # of the fastest repeat

@@ -20,8 +20,10 @@ def test_every_number_and_all_plain_data_of_the_model_is_checked() -> None:
         "aten": {"index", "layer", "pass_index", "seq"},
         "values": {"index", "stride", "storage", "node_seq", "node_output"},
         "layers": {"number", "position"},
-        "calls": {"index", "call_index", "first_op", "end_op", "seq", "thread"},
+        "calls": {"index", "call_index", "first_op", "end_op", "seq", "thread", "memory"},
         "gradients": {"backward"},
+        "memory": {"storage", "delta_bytes", "aten"},
+        "held": {"storage"},
     }
     for table, hint in get_type_hints(Record).items():
         row = next(iter(getattr(hint, "__args__", ())), None)
@@ -70,6 +72,15 @@ def _set(path: str, value: Any) -> Any:
         (_set("calls.0.parent", 5), r"calls\[0\]\.parent leads in a circle"),
         (_set("calls.1.end_op", 11), r"calls\[1\] spans ops 1 to 11: the number of ops is 10"),
         (_set("calls.1.first_op", 5), r"calls\[1\] spans ops 5 to 4"),
+        (_set("calls.1.memory", (0, 1)), r"calls\[1\] spans memory 0 to 1: the number of events is 0"),
+        (
+            lambda record: record.memory.append(model.MemoryEvent(0, 4, 9, "activation")),
+            r"memory\[0\]\.aten is 9: the number of aten is 9",
+        ),
+        (
+            lambda record: record.timings.append(model.Timing("call", 6, "forward", 1, 1, 0, 1)),
+            r"timings\[0\] is of call 6, which is none",
+        ),
         (_set("gradients.0.value", 15), r"gradients\[0\]\.value is 15"),
         (
             lambda record: record.diagnostics.append(model.Diagnostic("a", "b", op=10)),
