@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "shown": set(),  # it finds views by name, when somebody wants to see something
     "record": GROUND,
     "store": GROUND | {"record"},
-    "capture": GROUND | {"record"},
+    "capture": GROUND | {"record", "diff"},  # it implements the seam of diff, diff/side.py
     **{room: GROUND | {"record"} for room in READERS},
     "watching": GROUND | {"record", "store", "capture"},
     "views": GROUND | READERS | {"record", "store"},

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torcheer.api.compare import autodiff
     from torcheer.api.history import load, log_forward_pass, validate
     from torcheer.errors import TorcheerError
     from torcheer.history import ModelHistory
@@ -24,6 +25,7 @@ __all__ = [
     "ModelHistory",
     "TorcheerError",
     "__version__",
+    "autodiff",
     "load",
     "log_forward_pass",
     "validate",
@@ -32,6 +34,7 @@ __all__ = [
 _HOMES = {
     "ModelHistory": "torcheer.history",
     "TorcheerError": "torcheer.errors",
+    "autodiff": "torcheer.api.compare",
     "load": "torcheer.api.history",
     "log_forward_pass": "torcheer.api.history",
     "validate": "torcheer.api.history",

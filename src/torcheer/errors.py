@@ -4,6 +4,7 @@
     ├── LookupKeyError    a key names no layer, module or position   (also a KeyError)
     ├── NotSavedError     the thing exists, its tensor was not kept
     ├── CaptureError      the model or its input cannot be recorded as asked
+    ├── ComparisonError   two models or recordings cannot be compared as asked
     ├── RecordFileError   a recording on disk cannot be written or read
     └── MissingExtraError an optional dependency is not installed    (also an ImportError)
 
@@ -34,6 +35,10 @@ class NotSavedError(TorcheerError):
 
 class CaptureError(TorcheerError):
     """The model or its input cannot be recorded as asked."""
+
+
+class ComparisonError(TorcheerError):
+    """Two models or recordings cannot be compared as asked."""
 
 
 class RecordFileError(TorcheerError):

@@ -194,7 +194,9 @@ class Finisher:
     def _aten(self, index: int, event: AtenEvent) -> None:
         owner = self.op_of.get(event.owner)
         if owner is not None:
-            self.add_aten(event, owner)
+            op = self.add_aten(event, owner)
+            if self.values.kept:
+                self._saved_inside(index, event, op)
             return
         # Scripted, exported or otherwise compiled code: no Python call to belong to.
         short, name = self._name_of_aten(event)
@@ -210,6 +212,15 @@ class Finisher:
                 value.node_seq, value.node_output, value.requires_grad = event.seq - 1, output, True
         for _, ref in refs_in(event.out):
             self.values.saved(index, ref, self.flow.value_of(ref))
+
+    def _saved_inside(self, index: int, event: AtenEvent, op: Op) -> None:
+        """Contents that were kept at ATen level: results, and tensors that come from outside the run."""
+        for _, ref in refs_in(event.args):
+            value = self.flow.value_of(ref)
+            if self.flow.values[value].kind == "constant":
+                self.values.saved(index, ref, value)
+        for (_, ref), item in zip(refs_in(event.out), op.outputs, strict=True):
+            self.values.saved(index, ref, item.value)
 
     def add_aten(self, event: AtenEvent, owner: int | None, phase: str = "forward") -> Op:
         record = self.record

@@ -1,0 +1,53 @@
+"""The public functions that compare models and recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torcheer.diff.autodiff import AutodiffReport
+    from torcheer.diff.param_map import ParamMap
+    from torcheer.diff.side import Side
+
+
+def autodiff(
+    model_a: Any,
+    model_b: Any,
+    inp: Any,
+    auto_weights: bool = True,
+    options: Mapping[str, Any] | None = None,
+    *,
+    param_map: ParamMap | None = None,
+    loss_fn: Any = None,
+    optimizers: Any = None,
+) -> AutodiffReport:
+    """Run two models forward, backward and through a training step on one input, and report what differs.
+
+    inp: the input; a tensor, an array, a tuple of positional arguments or a dict of keyword arguments.
+    auto_weights: give both models the same seeded weights first, carried over by the parameter map.
+    options: ``atol``, ``rtol``, ``seed`` of the weights, ``steps``: training steps.
+    loss_fn: from the model's output to the loss; without one, every output gets the same random gradient.
+    optimizers: one per model, for the training steps; without them, plain gradient descent.
+
+    Both models are left as they were. The report prints like PPAutoDiff's and is true when nothing differs.
+    """
+    # numpy, and the frameworks: only a comparison needs them.
+    from torcheer.diff.autodiff import autodiff as run
+
+    given = (None, None) if optimizers is None else tuple(optimizers)
+    side_a = side_of(model_a, inp, loss=loss_fn, optimizer=given[0])
+    side_b = side_of(model_b, inp, loss=loss_fn, optimizer=given[1])
+    return run(side_a, side_b, auto_weights=auto_weights, options=options, param_map=param_map)
+
+
+def side_of(model: Any, inp: Any, *, loss: Any = None, optimizer: Any = None) -> Side:
+    """The side of a comparison that a model makes, by its framework."""
+    # torch takes seconds to import.
+    from torcheer.capture.torch.calls import torch_call
+    from torcheer.capture.torch.side import TorchSide
+
+    return TorchSide(model, torch_call(model, inp), loss=loss, optimizer=optimizer)
+
+
+__all__ = ["autodiff"]

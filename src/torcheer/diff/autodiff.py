@@ -1,0 +1,303 @@
+"""Two models side by side: forward, backward and training steps, and what differs first.
+
+Works on two ``Side``s, of whichever frameworks. The report prints what PPAutoDiff's does and is an object as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from torcheer.diff.arrays import Array, as_array
+from torcheer.diff.autodiff_steps import Stack, StepPair, pair_steps, stack_of
+from torcheer.diff.numbers import Distance, Tolerance, distance
+from torcheer.diff.param_map import ParamMap, check_complete, map_by_structure
+from torcheer.diff.seeding import seeded_weights
+from torcheer.diff.side import Leaf, Recording, Side
+from torcheer.errors import ComparisonError
+
+DEFAULT_ATOL = 1e-4  # of PPAutoDiff's example; single precision through some dozen layers stays below it
+DEFAULT_RTOL = 1e-7
+
+
+@dataclass(slots=True)
+class ParamDifference:
+    """A parameter whose weight or gradient differs after training steps."""
+
+    what: str  # "weight" | "grad" | "state"
+    name: str  # own name: "weight"
+    address_a: str  # "fc.weight"
+    address_b: str
+    layer_a: str  # the module as its framework prints it
+    layer_b: str
+    distance: Distance | None  # None: one side has none
+    step: int = 0  # training step it was first seen in
+    reason: str = ""  # where one side has none: which
+
+
+@dataclass(slots=True)
+class StepDifference:
+    """The first module call whose tensors differ."""
+
+    stage: str  # "forward" | "backward"
+    step: int  # training step
+    net_ids: tuple[int, int]  # positions of the modules in their models
+    types: tuple[str, str]  # their classes
+    addresses: tuple[str, str]
+    distance: Distance | None  # None: the shapes differ
+    heads: tuple[str, str]  # the tensors, abbreviated
+    stacks: tuple[Stack, Stack]  # calls, outermost first
+
+
+@dataclass(slots=True)
+class AutodiffReport:
+    """What ``autodiff`` found. True when nothing differs."""
+
+    frameworks: tuple[str, str]
+    tolerance: Tolerance
+    max_output_diff: float
+    num_forward: int = 0  # module calls compared in the forward passes
+    num_backward: int = 0  # and in the backward passes
+    num_steps: int = 1  # training steps run
+    params: list[ParamDifference] = field(default_factory=list)
+    first: StepDifference | None = None
+    outputs_differ: bool = False
+    undetermined: list[str] = field(default_factory=list)  # gradients at the level of noise, not judged
+    param_map: ParamMap = field(default_factory=ParamMap)
+    notes: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return self.first is None and not self.params and not self.outputs_differ
+
+    def __str__(self) -> str:
+        return describe(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AutodiffOptions:
+    """The ``options`` of ``autodiff``."""
+
+    atol: float = DEFAULT_ATOL
+    rtol: float = DEFAULT_RTOL
+    seed: int = 0  # of the weights and of the gradients given to the outputs
+    steps: int = 1
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> AutodiffOptions:
+        """Check the user's options."""
+        known = {name: field_.default for name, field_ in cls.__dataclass_fields__.items()}
+        for name, value in options.items():
+            if name not in known:
+                raise ComparisonError(f"options has no {name!r}. It takes {', '.join(map(repr, known))}.")
+            is_count = name in ("steps", "seed")
+            if isinstance(value, bool) or not isinstance(value, int if is_count else (int, float)) or value < 0:
+                raise ComparisonError(f"options[{name!r}] is {value!r}. It takes a number that is not negative.")
+        return cls(**options)
+
+
+def autodiff(
+    side_a: Side,
+    side_b: Side,
+    *,
+    auto_weights: bool = True,
+    options: Mapping[str, Any] | None = None,
+    param_map: ParamMap | None = None,
+) -> AutodiffReport:
+    """Run both sides forward, backward and through training steps, and report what differs."""
+    chosen = AutodiffOptions.of(options or {})
+    tolerance = Tolerance(chosen.atol, chosen.rtol)
+    leaves_a, leaves_b = side_a.leaves(), side_b.leaves()
+    found = param_map or map_by_structure(leaves_a, leaves_b, side_a.framework, side_b.framework)
+    report = AutodiffReport((side_a.framework, side_b.framework), tolerance, 0.0, num_steps=max(1, chosen.steps))
+    report.param_map = found
+    try:
+        if auto_weights:
+            check_complete(found, side_a.framework, side_b.framework)
+            side_a.set_weights(seeded_weights(leaves_a, side_a.weights(), chosen.seed))
+            shapes = {name: array.shape for name, array in side_b.weights().items()}
+            side_b.set_weights(found.convert(side_a.weights(), shapes))
+        for step in range(report.num_steps):
+            _training_step(report, (side_a, side_b), (leaves_a, leaves_b), step, chosen)
+            if not report:
+                break
+    finally:
+        side_a.restore()
+        side_b.restore()
+    return report
+
+
+def _training_step(
+    report: AutodiffReport,
+    sides: tuple[Side, Side],
+    leaves: tuple[list[Leaf], list[Leaf]],
+    step: int,
+    options: AutodiffOptions,
+) -> None:
+    side_a, side_b = sides
+    run_a, run_b = side_a.record_forward(), side_b.record_forward()
+    outputs_a, outputs_b = outputs_of(run_a), outputs_of(run_b)
+    _compare_outputs(report, outputs_a, outputs_b)
+    pairs = pair_steps(run_a, run_b, report.param_map)
+    forward = _first_difference(report, pairs, "forward", step)
+    if len(outputs_a) != len(outputs_b) or any(a.shape != b.shape for a, b in zip(outputs_a, outputs_b, strict=True)):
+        report.first = report.first or forward
+        report.notes.append("outputs differ in number or shape, so no backward pass was compared")
+        return
+    cotangents = _cotangents(outputs_a, options.seed)
+    gradients_a, gradients_b = side_a.backward(cotangents), side_b.backward(cotangents)
+    backward = _first_difference(report, pairs, "backward", step)
+    report.first = report.first or forward or backward
+    _compare_params(report, leaves, "grad", (gradients_a, gradients_b), step)
+    side_a.step()
+    side_b.step()
+    weights: tuple[Any, Any] = side_a.weights(), side_b.weights()
+    _compare_params(report, leaves, "weight", weights, step, gradients_a)
+
+
+def outputs_of(run: Recording) -> list[Array]:
+    """The model's outputs, in order."""
+    record, payloads = run
+    return [
+        as_array(payloads[record.saved[op.outputs[0].value]])
+        for op in record.ops
+        if op.kind == "output" and op.outputs and op.outputs[0].value in record.saved
+    ]
+
+
+def _compare_outputs(report: AutodiffReport, outputs_a: list[Array], outputs_b: list[Array]) -> None:
+    if len(outputs_a) != len(outputs_b):
+        report.outputs_differ = True
+        report.notes.append(f"the models return {len(outputs_a)} and {len(outputs_b)} tensors")
+    for a, b in zip(outputs_a, outputs_b, strict=False):
+        if a.shape != b.shape:
+            report.outputs_differ = True
+            report.notes.append(f"outputs have shapes {a.shape} and {b.shape}")
+            continue
+        apart = distance(a, b, report.tolerance)
+        if not apart.max_abs <= report.max_output_diff:  # NaN, which equals nothing, included
+            report.max_output_diff = apart.max_abs
+        report.outputs_differ |= not apart.is_equal
+
+
+def _cotangents(outputs: list[Array], seed: int) -> list[Array]:
+    """A gradient for each output that no symmetry of the model cancels, as the gradient of a sum would be by a norm."""
+    source = np.random.default_rng(seed)
+    return [
+        source.standard_normal(output.shape).astype(np.float32) / np.float32(max(1, output.size) ** 0.5)
+        for output in outputs
+        if output.dtype.kind in "fc"
+    ]
+
+
+def _first_difference(report: AutodiffReport, pairs: list[StepPair], stage: str, step: int) -> StepDifference | None:
+    first = None
+    for pair in pairs if stage == "forward" else reversed(pairs):
+        tensors = pair.tensors(stage)
+        if not tensors:
+            continue
+        if stage == "forward":
+            report.num_forward += 1
+        else:
+            report.num_backward += 1
+        for a, b in tensors:
+            apart = distance(a, b, report.tolerance) if a.shape == b.shape else None
+            if first is None and (apart is None or not apart.is_equal):
+                heads = (np.array2string(a, threshold=8), np.array2string(b, threshold=8))
+                stacks = (stack_of(pair.run_a.record, pair.call_a), stack_of(pair.run_b.record, pair.call_b))
+                first = StepDifference(stage, step, pair.net_ids, pair.types, pair.addresses, apart, heads, stacks)
+    return first
+
+
+def _compare_params(
+    report: AutodiffReport,
+    leaves: tuple[list[Leaf], list[Leaf]],
+    what: str,
+    arrays: tuple[dict[str, Array | None], dict[str, Array | None]],
+    step: int,
+    gradients: Mapping[str, Array | None] | None = None,
+) -> None:
+    owners = [{f"{leaf.address}.{name}".lstrip("."): leaf for leaf in side for name in leaf.tensors} for side in leaves]
+    for pair in report.param_map.pairs:
+        given = {source: arrays[0].get(source) for source in pair.sources}
+        other = arrays[1].get(pair.target)
+        if what == "grad" and pair.target not in arrays[1] and all(name not in arrays[0] for name in given):
+            continue  # a buffer on both sides
+        missing = [name for name, array in given.items() if array is None]
+        layers = (owners[0].get(pair.sources[0]), owners[1].get(pair.target))
+        difference = ParamDifference(
+            what,
+            pair.target.rsplit(".", 1)[-1],
+            ", ".join(pair.sources),
+            pair.target,
+            layers[0].description if layers[0] else "",
+            layers[1].description if layers[1] else "",
+            None,
+            step,
+        )
+        if missing or other is None:
+            if bool(missing) != (other is None):
+                difference.reason = f"{'A' if missing else 'B'} has none"
+                report.params.append(difference)
+            continue
+        expected = pair.convert({name: array for name, array in given.items() if array is not None})
+        apart = distance(expected.reshape(other.shape), other, report.tolerance)
+        if apart.is_equal:
+            continue
+        if what == "weight" and gradients is not None and _is_noise(gradients, pair.sources):
+            report.undetermined.append(pair.target)
+            continue
+        difference.distance = apart
+        report.params.append(difference)
+
+
+def _is_noise(gradients: Mapping[str, Array | None], sources: tuple[str, ...]) -> bool:
+    """Gradients that are zero in theory, as a key's bias under softmax: Adam turns their rounding into full steps."""
+    sizes = {name: float(np.abs(array).max()) for name, array in gradients.items() if array is not None and array.size}
+    largest = max(sizes.values(), default=0.0)
+    return all(sizes.get(source, 0.0) <= 1e-6 * largest for source in sources)
+
+
+def describe(report: AutodiffReport) -> str:
+    """The report as text, in the order and words of PPAutoDiff's."""
+    name_a, name_b = report.frameworks
+    lines = [f"Max output diff is {report.max_output_diff}", *(f"Note: {note}" for note in report.notes)]
+    for difference in report.params:
+        lines += [
+            f"After training, {difference.what} value is different for param `{difference.name}`.",
+            f"{name_a}: at `{difference.layer_a}` ({difference.address_a}).",
+            f"{name_b}: at `{difference.layer_b}` ({difference.address_b}).",
+            *([f"{difference.reason}."] if difference.reason else []),
+            "",
+        ]
+    if report.undetermined:
+        lines.append(f"Not judged, their gradient is rounding alone: {', '.join(report.undetermined)}")
+    if report.first is None or report.first.stage == "backward":
+        lines.append(f"forward {report.num_forward} steps compared.")
+    if report.first is None:
+        lines.append(f"backward {report.num_backward} steps compared.")
+    lines.append("SUCCESS !!!" if report else "FAILED !!!")
+    if report.first is not None:
+        lines += _describe_first(report.first, report)
+    return "\n".join(lines)
+
+
+def _describe_first(first: StepDifference, report: AutodiffReport) -> list[str]:
+    lines = [
+        f"    Diff found in `{first.stage.capitalize()} Stage` in step: {first.step}, "
+        f"net_id is {first.net_ids[0]} vs {first.net_ids[1]}",
+        f"    Type of layer is: {first.types[0]} ({first.addresses[0]}) vs {first.types[1]} ({first.addresses[1]})",
+        "",
+        f"Not equal to tolerance {report.tolerance}",
+        "",
+        str(first.distance) if first.distance is not None else "The shapes differ",
+        f" x: {first.heads[0]}",
+        f" y: {first.heads[1]}",
+        "",
+    ]
+    for framework, stack in zip(report.frameworks, first.stacks, strict=True):
+        lines += [f"{framework.capitalize()} Stacks:", "=" * 25]
+        lines += [f"    File {frame.file}: {frame.line}    {frame.function}" for frame in stack]
+    return lines

@@ -1,0 +1,129 @@
+"""Which module call of one run is which of the other.
+
+Calls of modules whose parameters are mapped to one another go together; modules without any go together by kind, in
+order of their calls. What cannot be told is left out, and not compared rather than compared with the wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torcheer.diff.arrays import Array, as_array
+from torcheer.diff.param_map import ParamMap
+from torcheer.diff.side import Recording
+from torcheer.record.model import Frame, Item, ModuleCall, Record
+from torcheer.record.payload import is_kept
+
+Stack = tuple[Frame, ...]
+
+
+@dataclass(slots=True)
+class StepPair:
+    """One call of a module on each side."""
+
+    run_a: Recording
+    run_b: Recording
+    call_a: ModuleCall
+    call_b: ModuleCall
+
+    def tensors(self, stage: str) -> list[tuple[Array, Array]]:
+        """Their outputs, or the gradients of these; none where either side did not keep them."""
+        if len(self.call_a.outputs) != len(self.call_b.outputs):
+            return []
+        found = []
+        for item_a, item_b in zip(self.call_a.outputs, self.call_b.outputs, strict=True):
+            a, b = _contents(self.run_a, item_a, stage), _contents(self.run_b, item_b, stage)
+            if a is not None and b is not None:
+                found.append((a, b))
+        return found
+
+    @property
+    def net_ids(self) -> tuple[int, int]:
+        """Positions of the modules in their models."""
+        return self.call_a.module, self.call_b.module
+
+    @property
+    def types(self) -> tuple[str, str]:
+        """Their classes."""
+        modules_a, modules_b = self.run_a.record.modules, self.run_b.record.modules
+        return modules_a[self.call_a.module].qualified_type, modules_b[self.call_b.module].qualified_type
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """Their addresses."""
+        return _address(self.run_a.record, self.call_a), _address(self.run_b.record, self.call_b)
+
+
+def pair_steps(run_a: Recording, run_b: Recording, found: ParamMap) -> list[StepPair]:
+    """Pairs of calls, in the order in which A's ended."""
+    twin = _twins(found)
+    calls_b: dict[str, list[ModuleCall]] = {}
+    for call in run_b.record.calls:
+        calls_b.setdefault(_address(run_b.record, call), []).append(call)
+    pairs: list[StepPair] = []
+    for call in run_a.record.calls:
+        address = _address(run_a.record, call)
+        other = "" if address == "" else twin.get(address)
+        candidates = calls_b.get(other, []) if other is not None else []
+        if call.call_index <= len(candidates):
+            pairs.append(StepPair(run_a, run_b, call, candidates[call.call_index - 1]))
+    pairs += _plain_pairs(run_a, run_b)
+    return sorted(pairs, key=lambda pair: (pair.call_a.end_op, -pair.call_a.depth))
+
+
+def _twins(found: ParamMap) -> dict[str, str]:
+    """Leaf modules of A and of B whose tensors correspond one to one."""
+    twin: dict[str, str] = {}
+    for pair in found.pairs:
+        if len(pair.pieces) == 1 and pair.pieces[0].start is None:
+            twin.setdefault(_module_of(pair.pieces[0].source), _module_of(pair.target))
+    return twin
+
+
+def _plain_pairs(run_a: Recording, run_b: Recording) -> Iterator[StepPair]:
+    """Calls of leaf modules without tensors, by kind and order, for the kinds called as often on both sides."""
+    by_kind: dict[str, tuple[list[ModuleCall], list[ModuleCall]]] = {}
+    for side, run in enumerate((run_a, run_b)):
+        parents = {module.parent for module in run.record.modules}
+        for call in run.record.calls:
+            module = run.record.modules[call.module]
+            if call.module not in parents and not module.params and call.parent is not None:
+                kind = re.sub(r"\W|_", "", module.type_name).lower()
+                by_kind.setdefault(kind, ([], []))[side].append(call)
+    for in_a, in_b in by_kind.values():
+        if len(in_a) == len(in_b):
+            for call_a, call_b in zip(in_a, in_b, strict=True):
+                yield StepPair(run_a, run_b, call_a, call_b)
+
+
+def stack_of(record: Record, call: ModuleCall) -> Stack:
+    """The source lines that led to a module call, the model's forward first."""
+    frames: Stack = ()
+    at: ModuleCall | None = call
+    while at is not None:
+        if at.site is not None:
+            frames = record.sites[at.site].frames + frames
+        at = record.calls[at.parent] if at.parent is not None else None
+    return frames
+
+
+def _contents(run: Recording, item: Item, stage: str) -> Array | None:
+    record, payloads = run
+    if stage == "forward":
+        name = record.saved.get(item.value)
+    else:
+        name = next((g.payload for g in reversed(record.gradients) if g.value == item.value), None)
+    if name is None or not is_kept(payloads, name):
+        return None
+    array = as_array(payloads[name])
+    return array if array.dtype.kind in "fc" else None
+
+
+def _address(record: Record, call: ModuleCall) -> str:
+    return record.modules[call.module].address
+
+
+def _module_of(address: str) -> str:
+    return address.rsplit(".", 1)[0] if "." in address else ""

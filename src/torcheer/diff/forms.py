@@ -1,0 +1,75 @@
+"""How layers of each framework name and lay out their tensors, told against one common form.
+
+The common form is torch's. A framework whose ``Linear`` keeps its weight the other way round says so here once, and
+both weights and gradients are then compared in the same layout. ``register`` adds a layer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from torcheer.diff.arrays import Array
+from torcheer.diff.side import Leaf
+
+Transform = Callable[[Array], Array]
+
+# Each is its own inverse or has one below, and is linear, so that gradients take the same way as weights.
+TRANSFORMS: dict[str, Transform] = {
+    "same": lambda array: array,
+    "transpose": lambda array: np.ascontiguousarray(np.swapaxes(array, -1, -2)) if array.ndim > 1 else array,
+    "flip": lambda array: np.ascontiguousarray(np.flip(array)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One kind of layer in one framework, told against the common form."""
+
+    kind: str  # of the common form: "linear", "batchnorm"
+    names: Mapping[str, str] = field(default_factory=dict)  # name in the framework → name in the common form
+    transforms: Mapping[str, str] = field(default_factory=dict)  # name in the framework → name in TRANSFORMS
+    skipped: tuple[str, ...] = ()  # tensors without a counterpart that change no output
+
+
+_FORMS: dict[tuple[str, str], Form] = {}
+_NORMS = re.compile(r"^(batchnorm|instancenorm|syncbatchnorm)(\d+d)?$")
+
+
+def register(framework: str, type_name: str, form: Form) -> None:
+    """Tell how a kind of layer is laid out in a framework: ``register("paddle", "Linear", Form("linear", …))``."""
+    for name, transform in form.transforms.items():
+        if transform not in TRANSFORMS:
+            raise ValueError(f"{transform!r} for {type_name}.{name} is none of {', '.join(TRANSFORMS)}")
+    _FORMS[framework, type_name] = form
+
+
+def form_of(framework: str, leaf: Leaf) -> Form:
+    """The form of a leaf; one that nobody registered is in the common form already, under its own name."""
+    known = _FORMS.get((framework, leaf.type_name))
+    if known is not None:
+        return known
+    kind = leaf.type_name.lower().replace("_", "")
+    norm = _NORMS.match(kind)
+    return Form(norm[1].removeprefix("sync") if norm else kind, skipped=("num_batches_tracked",))
+
+
+def common_tensors(framework: str, leaf: Leaf) -> dict[str, tuple[str, tuple[int, ...], str]]:
+    """Tensors of a leaf by their common name: their own name, shape in the common form, and the way there."""
+    form = form_of(framework, leaf)
+    found = {}
+    for name, shape in leaf.tensors.items():
+        if name in form.skipped:
+            continue
+        transform = form.transforms.get(name, "same")
+        turned = transform == "transpose" and len(shape) > 1
+        common = (*shape[:-2], shape[-1], shape[-2]) if turned else tuple(shape)
+        found[form.names.get(name, name)] = (name, common, transform)
+    return found
+
+
+register("torch", "Conv1D", Form("linear", transforms={"weight": "transpose"}))  # Hugging Face's, of GPT-2
+register("torch", "NonDynamicallyQuantizableLinear", Form("linear"))

@@ -1,0 +1,167 @@
+"""Which tensor of one model is which of the other, and how the numbers of one become those of the other.
+
+A tensor of B is made of pieces of tensors of A: rows of them, each brought into the common layout, joined, and brought
+into B's layout. Renames, transposes, fused, split and interleaved projections are all of this form. Since it is linear
+it carries gradients as well as weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from torcheer.diff.arrays import Array
+from torcheer.diff.forms import TRANSFORMS, common_tensors, form_of
+from torcheer.diff.side import Leaf, Weights
+from torcheer.errors import ComparisonError
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one tensor of A."""
+
+    source: str  # address in A
+    start: int | None = None  # first row, in the common layout; None: the whole tensor
+    stop: int | None = None  # one past the last row
+    transform: str = "same"  # from A's layout to the common one
+
+
+@dataclass(frozen=True, slots=True)
+class ParamPair:
+    """One tensor of B in terms of A's."""
+
+    target: str  # address in B
+    pieces: tuple[Piece, ...]
+    transform: str = "same"  # from the common layout to B's
+    how: str = "structure"  # what told so: "structure", "value", "name"
+
+    def convert(self, weights: Weights) -> Array:
+        """The tensor of B, from A's tensors."""
+        parts = []
+        for piece in self.pieces:
+            part = TRANSFORMS[piece.transform](np.asarray(weights[piece.source]))
+            parts.append(part if piece.start is None else part[piece.start : piece.stop])
+        joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=0)
+        return TRANSFORMS[self.transform](joined)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Addresses in A, each once."""
+        return tuple(dict.fromkeys(piece.source for piece in self.pieces))
+
+    def __str__(self) -> str:
+        parts = [p.source if p.start is None else f"{p.source}[{p.start}:{p.stop}]" for p in self.pieces]
+        text = parts[0] if len(parts) == 1 else f"cat({', '.join(parts)})"
+        turned = self.transform != "same" or any(piece.transform != "same" for piece in self.pieces)
+        both = self.transform != "same" and all(piece.transform == self.transform for piece in self.pieces)
+        return f"{self.target} = {text}{'.T' if turned and not both else ''}"
+
+
+@dataclass(slots=True)
+class ParamMap:
+    """All tensors of B that are known in terms of A's, and what is left over on either side."""
+
+    pairs: list[ParamPair] = field(default_factory=list)
+    only_a: list[str] = field(default_factory=list)
+    only_b: list[str] = field(default_factory=list)
+
+    def convert(self, weights: Weights, shapes: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, Array]:
+        """A's weights (or gradients) as B's. Tensors whose sources are not all given are left out."""
+        converted = {}
+        for pair in self.pairs:
+            if all(source in weights for source in pair.sources):
+                array = pair.convert(weights)
+                shape = (shapes or {}).get(pair.target)
+                converted[pair.target] = array if shape is None else array.reshape(shape)
+        return converted
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every tensor of either side has its counterpart."""
+        return not self.only_a and not self.only_b
+
+    def to_json(self) -> str:
+        """The map as text that ``from_json`` reads."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> ParamMap:
+        """The map that ``to_json`` wrote."""
+        data: dict[str, Any] = json.loads(text)
+        pairs = [
+            ParamPair(pair["target"], tuple(Piece(**piece) for piece in pair["pieces"]), pair["transform"], pair["how"])
+            for pair in data["pairs"]
+        ]
+        return cls(pairs, data["only_a"], data["only_b"])
+
+    def __str__(self) -> str:
+        lines = [str(pair) for pair in self.pairs]
+        lines += [f"only in A: {name}" for name in self.only_a] + [f"only in B: {name}" for name in self.only_b]
+        return "\n".join(lines)
+
+
+def map_by_structure(leaves_a: list[Leaf], leaves_b: list[Leaf], framework_a: str, framework_b: str) -> ParamMap:
+    """Map by layer kinds, shapes and order of definition; fused projections are split. Looks at no values."""
+    with_a = [leaf for leaf in leaves_a if common_tensors(framework_a, leaf)]
+    with_b = [leaf for leaf in leaves_b if common_tensors(framework_b, leaf)]
+    pairs: list[ParamPair] = []
+    for leaf_a, leaf_b in _paired(with_a, with_b, framework_a, framework_b):
+        pairs += _leaf_pairs(leaf_a, leaf_b, framework_a, framework_b)
+    done_a = {source for pair in pairs for source in pair.sources}
+    done_b = {pair.target for pair in pairs}
+    return ParamMap(pairs, _left(with_a, framework_a, done_a), _left(with_b, framework_b, done_b))
+
+
+def _paired(
+    leaves_a: list[Leaf], leaves_b: list[Leaf], framework_a: str, framework_b: str
+) -> Iterable[tuple[Leaf, Leaf]]:
+    """Leaves of one kind and shape: in order where both sides have as many, else those of the same name first."""
+    buckets: dict[Any, tuple[list[Leaf], list[Leaf]]] = {}
+    for side, leaves, framework in ((0, leaves_a, framework_a), (1, leaves_b, framework_b)):
+        for leaf in leaves:
+            tensors = common_tensors(framework, leaf)
+            shapes = tuple(sorted((name, shape) for name, (_, shape, _) in tensors.items()))
+            buckets.setdefault((form_of(framework, leaf).kind, shapes), ([], []))[side].append(leaf)
+    for in_a, in_b in buckets.values():
+        names_b = {leaf.address: leaf for leaf in in_b}
+        by_name = len(in_a) != len(in_b) or all(leaf.address in names_b for leaf in in_a)
+        same = {leaf.address for leaf in in_a if leaf.address in names_b} if by_name else set()
+        yield from ((leaf, names_b[leaf.address]) for leaf in in_a if leaf.address in same)
+        rest_a, rest_b = ([leaf for leaf in side if leaf.address not in same] for side in (in_a, in_b))
+        yield from zip(rest_a, rest_b, strict=False)
+
+
+def _leaf_pairs(leaf_a: Leaf, leaf_b: Leaf, framework_a: str, framework_b: str) -> list[ParamPair]:
+    tensors_a, tensors_b = common_tensors(framework_a, leaf_a), common_tensors(framework_b, leaf_b)
+    return [
+        ParamPair(join(leaf_b.address, own_b), (Piece(join(leaf_a.address, own_a), transform=to_common),), from_common)
+        for name, (own_b, _, from_common) in tensors_b.items()
+        for own_a, _, to_common in [tensors_a[name]]
+    ]
+
+
+def _left(leaves: list[Leaf], framework: str, done: set[str]) -> list[str]:
+    every = [join(leaf.address, own) for leaf in leaves for own, _, _ in common_tensors(framework, leaf).values()]
+    return [name for name in every if name not in done]
+
+
+def join(address: str, name: str) -> str:
+    """Address of a tensor of a module; the model itself has the address ``""``."""
+    return f"{address}.{name}" if address else name
+
+
+def check_complete(found: ParamMap, name_a: str, name_b: str) -> None:
+    """Raise ``ComparisonError`` that names what has no counterpart, unless everything has one."""
+    if found.is_complete:
+        return
+    left = [f"{name_a} has {', '.join(found.only_a[:6])}"] if found.only_a else []
+    left += [f"{name_b} has {', '.join(found.only_b[:6])}"] if found.only_b else []
+    raise ComparisonError(
+        f"The weights of one model cannot be carried to the other: {'; '.join(left)} without a counterpart of the "
+        "same kind and shape on the other side. Give the models the same weights yourself and pass auto_weights=False, "
+        "or pass param_map= with the missing pairs (docs/design/diff.md)."
+    )
