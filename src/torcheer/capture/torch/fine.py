@@ -66,10 +66,8 @@ class KeepingAtenLevel(AtenLevel):
 class FineSession(TorchSession):
     """Records one run with the contents of every tensor."""
 
-    aten_level = KeepingAtenLevel
-
     def __init__(self, model: Any, inputs: Inputs, store: Store | None = None) -> None:
-        super().__init__(model, inputs, Everything(), store)
+        super().__init__(model, inputs, Everything(), store, aten_level=KeepingAtenLevel)
         self._payloads: Payloads | None = None
 
     def run(self) -> Any:

@@ -42,8 +42,6 @@ AtenLevelMaker = Callable[[Tape, "Keeper | None"], AbstractContextManager[Any]]
 class TorchSession:
     """Runs a model once and records it."""
 
-    aten_level: type[AtenLevel] = AtenLevel
-
     def __init__(
         self,
         model: Any,
