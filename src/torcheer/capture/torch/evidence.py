@@ -5,6 +5,7 @@ Collected by a function level that copies every argument before the call and eve
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,20 +64,29 @@ class WitnessLevel(FunctionLevel):
 
 def witness(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Witnessed:
     """Copy a call's arguments."""
-    # Kernels are chosen by whether a gradient is needed, so the copies must say so too.
     reads = {
-        path: copy_of(tensor).requires_grad_(tensor.requires_grad)
+        path: _leaf_like(tensor)
         for path, tensor in [*named_tensors(args), *named_tensors(kwargs)]
         if is_ordinary(tensor)
     }
     return Witnessed(func, copied(args), copied(kwargs), random_state(), torch.is_grad_enabled(), reads)
 
 
+def _leaf_like(tensor: Tensor) -> Tensor:
+    """A copy that requires a gradient if the tensor does: kernels are chosen by that."""
+    copy = copy_of(tensor)
+    if tensor.requires_grad:
+        with suppress(RuntimeError):  # not allowed within a function transform (vmap)
+            copy.requires_grad_()
+    return copy
+
+
 def copied(structure: Any, replaced: dict[str, Tensor] | None = None, path: str = "") -> Any:
     """A structure with its tensors copied, or taken from ``replaced`` by path."""
     if isinstance(structure, Tensor):
         if replaced is not None and path in replaced:
-            return replaced[path].clone(memory_format=torch.preserve_format)
+            held = replaced[path]
+            return copy_of(held, differentiable=held.requires_grad and torch.is_grad_enabled())
         return copy_of(structure) if is_ordinary(structure) else structure
     prefix = f"{path}." if path else ""
     if isinstance(structure, tuple) and not hasattr(structure, "_fields"):

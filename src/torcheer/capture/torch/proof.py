@@ -34,9 +34,12 @@ _MAY_PASS_OVER = frozenset(
     " indexselect gather getitem take cat scatter indexput maskedscatter scaleddotproductattention maxpool2d"
     " threshold sign round floor ceil trunc any all eq ne lt le gt ge logicaland logicalor logicalnot bitwiseand"
     " bitwiseor bitwisenot argmax argmin topk sort embedding embeddingbag batchnorm nllloss nllloss2d"
-    " crossentropyloss lstm gru rnntanh rnnrelu packpaddedsequence padpackedsequence lerp addcmul gcd fmod remainder"
-    " minimum maximum min max amin amax unique nonzero invert or and xor triu tril searchsorted bucketize".split()
+    " crossentropyloss softmax logsoftmax lstm gru rnntanh rnnrelu packpaddedsequence padpackedsequence lerp addcmul"
+    " gcd fmod remainder equal notequal less lessequal greater greaterequal minimum maximum min max amin amax unique"
+    " nonzero invert or and xor triu tril searchsorted bucketize scatterreduce".split()
 )
+# Their kernels trust the offsets they are given, so other ones could make them read foreign memory.
+_TRUST_OFFSETS = frozenset(("groupedmm", "scaledgroupedmm"))
 
 
 @dataclass
@@ -228,6 +231,9 @@ def check_influence(proof: Proof) -> Check:
             if op.name in _IGNORES_VALUES:
                 check.not_tested["the op is known not to depend on the values"] += 1
                 continue
+            if op.name in _TRUST_OFFSETS and not read.is_floating_point():
+                check.not_tested["offsets into memory, which the op does not check"] += 1
+                continue
             changed = _responds(call, path, read)
             if changed is None:
                 check.not_tested["the changed argument is refused"] += 1
@@ -241,13 +247,23 @@ def check_influence(proof: Proof) -> Check:
 
 
 def _responds(call: Witnessed, path: str, read: Tensor) -> bool | None:
+    """Does the op change with an argument? None where it refuses other values."""
+    responds = _responds_among(call, path, read, call.reads)
+    if responds is False and len(call.reads) > 1:
+        # The other arguments may hide it: a weight of zeros, a mask of -1e38.
+        others = {other: held if other == path else _moderate(held) for other, held in call.reads.items()}
+        return _responds_among(call, path, _moderate(read), others) or False
+    return responds
+
+
+def _responds_among(call: Witnessed, path: str, read: Tensor, others: dict[str, Tensor]) -> bool | None:
     try:
-        before, _ = _again(call, call.reads)
+        before, _ = _again(call, {**others, path: read})
     except (RuntimeError, TypeError, ValueError):
         return None
     refused = False
-    for change in (_shift, _scramble):
-        reads = {**call.reads, path: change(read)}
+    for change in (_shift, _scramble, _enlarge):
+        reads = {**others, path: change(read).requires_grad_(read.requires_grad)}
         try:
             after, _ = _again(call, reads)
         except (RuntimeError, TypeError, ValueError, IndexError):
@@ -271,6 +287,18 @@ def _scramble(tensor: Tensor) -> Tensor:
     if tensor.is_floating_point() or tensor.is_complex():
         return torch.linspace(0.1, 3.0, tensor.numel(), device=tensor.device).to(tensor.dtype).reshape(tensor.shape)
     return ~tensor if tensor.dtype == torch.bool else (tensor + 1)
+
+
+def _enlarge(tensor: Tensor) -> Tensor:
+    """Values that show beside a constant of 1e30."""
+    if not tensor.is_floating_point():
+        return _scramble(tensor)
+    return _scramble(tensor) * (torch.finfo(tensor.dtype).max / 8)
+
+
+def _moderate(tensor: Tensor) -> Tensor:
+    """Values of the size of 1 in place of what may be nothing, infinite or too large to add to."""
+    return _scramble(tensor).requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else tensor
 
 
 def _plain(result: Any) -> Any:

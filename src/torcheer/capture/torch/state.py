@@ -6,16 +6,19 @@ Tensors are put back in place and only where they differ, so that a run that cha
 from __future__ import annotations
 
 import copy
+import random
+import sys
 from typing import Any
 
 import torch
 
 from torcheer.capture.torch.inputs import Inputs
+from torcheer.capture.torch.private import is_functional_wrapper
 from torcheer.capture.torch.structure import snapshot
 from torcheer.capture.torch.tape import named_tensors
 
 Tensor = torch.Tensor
-_PLAIN = (bool, int, float, str, complex, type(None))
+_LINE_BYTES = 64  # memory is given out at multiples of this; kernels choose their way by where a tensor starts
 
 
 class RunState:
@@ -24,12 +27,14 @@ class RunState:
     def __init__(self, model: Any, inputs: Inputs) -> None:
         structure = snapshot(model)
         self.random = random_state()
-        held = [tensor for _, _, _, tensor in structure.tensors if isinstance(tensor, Tensor)] + [
-            tensor for _, tensor in inputs.tensors()
-        ]
+        self.host_random = host_random_state()
+        held = [tensor for _, _, _, tensor in structure.tensors if isinstance(tensor, Tensor)]
+        held += [tensor for _, tensor in inputs.tensors()]
+        for _, _, module in structure.modules:
+            held += [value for value in vars(module).values() if isinstance(value, Tensor)]
         self.tensors = [(tensor, copy_of(tensor)) for tensor in held if is_ordinary(tensor)]
         self.gradients = [(tensor, tensor.grad) for tensor in held if tensor.is_leaf]
-        self.attributes = [(module, _plain_attributes(module)) for _, _, module in structure.modules]
+        self.attributes = [(module, _Attributes(module)) for _, _, module in structure.modules]
 
     def restore(self) -> None:
         """Put everything back."""
@@ -41,8 +46,9 @@ class RunState:
             if tensor.grad is not gradient:
                 tensor.grad = gradient
         for module, attributes in self.attributes:
-            vars(module).update(copy.copy(attributes))
+            attributes.restore(module)
         set_random_state(self.random)
+        set_host_random_state(self.host_random)
 
     def changed(self) -> list[Tensor]:
         """Copies of all tensors as they are now, for comparing the effects of two runs."""
@@ -65,6 +71,29 @@ def set_random_state(states: list[tuple[str, Tensor]]) -> None:
         (torch if device == "cpu" else getattr(torch, device)).set_rng_state(state)
 
 
+def host_random_state() -> tuple[Any, Any]:
+    """States of the generators of Python and, where it is in use, numpy: models draw from them too."""
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), None if numpy is None else numpy.random.get_state()
+
+
+def set_host_random_state(states: tuple[Any, Any]) -> None:
+    """Set what ``host_random_state`` returned."""
+    random.setstate(states[0])
+    if states[1] is not None:
+        sys.modules["numpy"].random.set_state(states[1])
+
+
+def same_host_random(first: tuple[Any, Any], second: tuple[Any, Any]) -> bool:
+    """Are the generators of Python and numpy in the same state?"""
+    return first[0] == second[0] and str(_as_plain(first[1])) == str(_as_plain(second[1]))
+
+
+def _as_plain(state: Any) -> Any:
+    """A state of numpy's generator with its array as a list."""
+    return None if state is None else [part.tolist() if hasattr(part, "tolist") else part for part in state]
+
+
 def is_ordinary(tensor: Tensor) -> bool:
     """Can it be copied and compared element by element?"""
     return (
@@ -73,14 +102,41 @@ def is_ordinary(tensor: Tensor) -> bool:
         and not tensor.is_meta
         and not tensor.is_quantized
         and not tensor.is_nested
+        and not is_functional_wrapper(tensor)
     )
 
 
-def copy_of(tensor: Tensor) -> Tensor:
-    """A copy with the same strides, without history."""
+def copy_of(tensor: Tensor, *, differentiable: bool = False) -> Tensor:
+    """A copy that kernels treat as they treat the original: same strides, same place within a line of memory.
+
+    It has no history. A differentiable one has autograd follow it, and may be written in place all the same.
+    """
+    shape, stride = tensor.shape, tensor.stride()
+    if _overlaps(shape, stride):
+        return _tracked(tensor.detach().clone(), differentiable)
+    lead = tensor.storage_offset() % max(1, _LINE_BYTES // tensor.element_size())
+    span = 0 if not tensor.numel() else 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
+    memory = _tracked(torch.empty(lead + span, dtype=tensor.dtype, device=tensor.device), differentiable)
+    copy = memory.as_strided(shape, stride, lead)
     with torch.no_grad():
-        plain = tensor.detach()
-        return plain.clone(memory_format=torch.preserve_format)
+        each_once = tuple(slice(0, 1) if step == 0 else slice(None) for step in stride)
+        copy[each_once].copy_(tensor.detach()[each_once])
+    return copy
+
+
+def _tracked(tensor: Tensor, differentiable: bool) -> Tensor:
+    # A leaf that requires a gradient may not be written in place; what is computed from one may.
+    return tensor.requires_grad_().clone() if differentiable else tensor
+
+
+def _overlaps(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Do elements share memory in another way than by being expanded?"""
+    reach = 0
+    for step, size in sorted((s, n) for n, s in zip(shape, stride, strict=True) if n > 1 and s > 0):
+        if step <= reach:
+            return True
+        reach += step * (size - 1)
+    return False
 
 
 def same(first: Tensor, second: Tensor) -> bool:
@@ -105,5 +161,30 @@ def same_structure(first: Any, second: Any) -> bool:
     return True
 
 
-def _plain_attributes(module: Any) -> dict[str, Any]:
-    return {key: value for key, value in vars(module).items() if isinstance(value, _PLAIN) and key != "training"}
+class _Attributes:
+    """What a module has as attributes: which, and what lies in those that are plain containers."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.values = dict(vars(module))
+        # Hooks are left alone, and so is all of a lazy module: a run that gives it its shapes cannot be undone.
+        self.contents = {
+            name: copy.copy(value)
+            for name, value in self.values.items()
+            if type(value) in (dict, list, set) and "_hooks" not in name
+        }
+        self.is_lazy = isinstance(module, torch.nn.modules.lazy.LazyModuleMixin)
+
+    def restore(self, module: torch.nn.Module) -> None:
+        if self.is_lazy:
+            return
+        attributes = vars(module)
+        for name in attributes.keys() - self.values.keys():
+            del attributes[name]
+        attributes.update(self.values)
+        for name, before in self.contents.items():
+            held = attributes[name]
+            held.clear()
+            if isinstance(held, list):
+                held.extend(before)
+            else:
+                held.update(before)

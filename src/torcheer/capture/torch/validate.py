@@ -17,7 +17,14 @@ from torcheer.capture.torch.private import TorchDispatchMode
 from torcheer.capture.torch.proof import Check, Proof, check_proof
 from torcheer.capture.torch.select import Everything
 from torcheer.capture.torch.session import TorchSession
-from torcheer.capture.torch.state import RunState, random_state, same, same_structure
+from torcheer.capture.torch.state import (
+    RunState,
+    host_random_state,
+    random_state,
+    same,
+    same_host_random,
+    same_structure,
+)
 
 
 @dataclass
@@ -51,18 +58,20 @@ def validate_capture(model: Any, inputs: Inputs) -> Validation:
     state = RunState(model, inputs)
     try:
         plain_output = copied(model(*inputs.args, **inputs.kwargs))
-        plain_effects, plain_random = state.changed(), random_state()
+        plain_effects, plain_random, plain_host = state.changed(), random_state(), host_random_state()
         state.restore()
         census = census_of(model, inputs)
         state.restore()
         proof, output = witnessed_run(model, inputs, census)
-        same_run = Check("same run", tested=3)
+        same_run = Check("same run", tested=4)
         if not same_structure(output, plain_output):
             same_run.failures.append("the outputs differ")
         if not all(same(one, other) for one, other in zip(plain_effects, state.changed(), strict=True)):
             same_run.failures.append("parameters, buffers or inputs were left different")
         if not all(torch.equal(a, b) for (_, a), (_, b) in zip(plain_random, random_state(), strict=True)):
             same_run.failures.append("the random number generator was left different")
+        if not same_host_random(plain_host, host_random_state()):
+            same_run.failures.append("the random numbers of Python or numpy were left different")
         return Validation([same_run, *check_proof(proof)])
     finally:
         state.restore()
