@@ -6,6 +6,8 @@
     ├── CaptureError      the model or its input cannot be recorded as asked
     ├── ComparisonError   two models or recordings cannot be compared as asked
     ├── RecordFileError   a recording on disk cannot be written or read
+    ├── StoreError        a watched run on disk cannot be written or read
+    ├── WatchError        a model cannot be watched as asked
     └── MissingExtraError an optional dependency is not installed    (also an ImportError)
 
 A message says what is wrong, where, and how to mend it; the remedy comes last.
@@ -43,6 +45,14 @@ class ComparisonError(TorcheerError):
 
 class RecordFileError(TorcheerError):
     """A recording on disk cannot be written or read."""
+
+
+class StoreError(TorcheerError):
+    """A watched run on disk cannot be written or read."""
+
+
+class WatchError(TorcheerError):
+    """A model cannot be watched as asked."""
 
 
 class MissingExtraError(TorcheerError, ImportError):
