@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from torcheer.capture.asked import asked_values
+from torcheer.capture.results import Current, plain_output
 from torcheer.capture.torch.backward import BackwardRecorder
 from torcheer.capture.torch.finish import Finisher, no_garbage_collection
 from torcheer.capture.torch.finish_backward import Owners, add_backward
@@ -30,7 +31,7 @@ from torcheer.capture.torch.tape import INPUT, OUTPUT, Tape, named_tensors
 from torcheer.errors import CaptureError
 from torcheer.record.file import FilePayloads, TensorWriter
 from torcheer.record.model import Record, Ref, Run
-from torcheer.record.payload import Payloads, is_kept
+from torcheer.record.payload import Payloads
 
 Tensor = torch.Tensor
 
@@ -177,7 +178,7 @@ class TorchSession:
         facts.framework_version = str(torch.__version__)
         facts.python_version = platform.python_version()
         facts.output_structure = type(self.output).__name__
-        facts.output_data = _plain_output(self.output)
+        facts.output_data = plain_output(self.output)
         return facts
 
     @property
@@ -212,34 +213,6 @@ class TorchSession:
                 yield
 
 
-class Current:
-    """The session's store of contents. It moves from memory to a file, or to a longer one, during the session."""
-
-    def __init__(self, session: TorchSession) -> None:
-        self._session = session
-
-    def __getitem__(self, name: str) -> Any:
-        return self._session.store[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._session.store
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._session.store)
-
-    def __len__(self) -> int:
-        return len(self._session.store)
-
-    def is_current(self, name: str) -> bool:
-        """Are these contents still what they were at the end of the run?"""
-        return is_kept(self._session.store, name)
-
-    @property
-    def unsaved(self) -> dict[str, str]:
-        """Contents that could not be stored, and why."""
-        return dict(getattr(self._session.store, "unsaved", {}))
-
-
 class _Input:
     """Stands for the function of an input, which has none."""
 
@@ -254,17 +227,3 @@ def _invoke(model: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _callable_name(model: Any) -> str:
     return str(getattr(model, "__name__", type(model).__name__))
-
-
-def _plain_output(output: Any) -> Any:
-    """What the model returned, where it is not tensors."""
-    if isinstance(output, (bool, int, float, str)):
-        return output
-    if isinstance(output, (tuple, list)):
-        return tuple(_plain_output(item) for item in output)
-    if isinstance(output, dict):
-        return {str(key): _plain_output(item) for key, item in output.items()}
-    fields = getattr(output, "__dataclass_fields__", None)
-    if fields is not None and not isinstance(output, type):
-        return {name: _plain_output(getattr(output, name, None)) for name in fields}
-    return None

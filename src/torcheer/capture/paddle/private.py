@@ -1,0 +1,90 @@
+"""Paddle's private names, each with what it is used for. ``tests/paddle/test_private.py`` says when one moves.
+
+Paddle 3 has no hook that tells of every operation. What Python calls are C functions in a few namespaces and C
+methods of the tensor class; they are found here by what they are, not by a list of their names.
+"""
+
+from __future__ import annotations
+
+from types import BuiltinFunctionType
+from typing import Any
+
+import paddle
+from paddle.base import core
+
+Tensor = paddle.Tensor
+
+# Where Paddle keeps its operators: the present ones, those of former releases, and the ones that choose between
+# dynamic and static graph.
+OPERATOR_SPACES = (core.eager.ops, core.eager.ops.legacy, core.pir.ops)
+
+# C methods of the tensor class that make or change tensors, and what a programmer would call them.
+METHODS = {
+    **{
+        f"__{name}__": f"__{name}__"
+        for name in (
+            "add radd sub rsub mul rmul div truediv rdiv rtruediv floordiv rfloordiv pow rpow mod rmod matmul rmatmul "
+            "gt ge lt le eq ne"
+        ).split()
+    },
+    "_getitem_dygraph": "__getitem__",
+    "_setitem_dygraph": "__setitem__",
+    "_inplace_assign": "assign_",
+    "_copy_to": "to",
+    "clone": "clone",
+    "detach": "detach",
+    "contiguous": "contiguous",
+    "copy_": "copy_",
+}
+
+_detach = vars(Tensor)["detach"]
+_clone = vars(Tensor)["clone"]
+apply_function = core.eager.PyLayer.__dict__["apply"]
+
+
+def operators() -> dict[int, tuple[str, BuiltinFunctionType]]:
+    """Every operator by its ``id()``, with its name."""
+    return {
+        id(function): (name, function)
+        for space in OPERATOR_SPACES
+        for name, function in vars(space).items()
+        if type(function) is BuiltinFunctionType
+    }
+
+
+def methods() -> dict[str, Any]:
+    """The C methods of the tensor class that this Paddle has, by attribute."""
+    return {name: vars(Tensor)[name] for name in METHODS if name in vars(Tensor)}
+
+
+def base_address(tensor: Any) -> int:
+    """Address of the memory that a tensor and its views share; 0 where there is none."""
+    if not (tensor.is_dense() and tensor._is_initialized()):
+        return 0
+    address = tensor.data_ptr()
+    return int(address - tensor._offset()) if address else 0
+
+
+def element_offset(tensor: Any) -> int:
+    """Where a view begins in its memory, in elements."""
+    return int(tensor._offset()) // max(int(tensor.element_size()), 1)
+
+
+def copied(tensor: Any) -> Any:
+    """A copy of a tensor outside every graph. Raises ``RuntimeError`` or ``ValueError`` where it has no contents."""
+    return _clone(_detach(tensor))
+
+
+def watch_gradient(tensor: Any, hook: Any) -> None:
+    """Have ``hook`` called with the gradient of a tensor that an op made, in every backward pass."""
+    tensor._register_grad_hook(hook)
+
+
+def has_contents(tensor: Any) -> bool:
+    """Is there memory behind this tensor?"""
+    return bool(tensor._is_initialized())
+
+
+def initial_seed() -> int:
+    """Seed of the default generator."""
+    return int(core.default_cpu_generator().initial_seed())
