@@ -6,6 +6,8 @@ torch is imported when a model is to be run, so that opening a recording needs n
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -43,26 +45,21 @@ def log_forward_pass(
     The run is the user's: same output, same random numbers, same side effects as ``model(x)``. If it raises,
     the exception comes through as it is, with the history so far as its attribute ``model_history``.
     """
-    # torch takes seconds to import; only a run needs it.
-    from torcheer.capture.torch import inputs, select
-    from torcheer.capture.torch.saving import Kept
-    from torcheer.capture.torch.session import TorchSession
-
     if vis_opt is not None and vis_opt not in _VIS_OPTIONS:
         raise CaptureError(f"vis_opt is {vis_opt!r}. It takes one of {', '.join(map(repr, _VIS_OPTIONS))}.")
-    call = inputs.arrange(model, args, kwargs)
-    wanted = select.parse(layers_to_save, model)
+    make_session = _paddle_session if is_paddle(model, *args, *kwargs.values()) else _torch_session
+    start = make_session(model, args, kwargs, layers_to_save)
     if save_to is not None and os.path.lexists(save_to):
         raise RecordFileError(
             f"{os.fspath(save_to)} exists already, and a recording made while a model runs never replaces one. "
             "Give save_to another path, or remove it first."
         )
     writer = None if save_to is None else file.TensorWriter(save_to)
-    session = TorchSession(model, call, wanted, writer)
+    session = start(writer)
     history = ModelHistory(session.record, session.payloads, session)
     try:
         session.run()
-        if isinstance(wanted, select.Keys):
+        if _are_keys(layers_to_save):
             # Only now are the labels final, and only now can a key turn out to name nothing.
             _ = history.record
         if writer is not None:
@@ -70,7 +67,7 @@ def log_forward_pass(
     except BaseException as error:
         if writer is not None:
             writer.abort()
-            session.store = Kept()
+            session.store = {}
         # An exception class of the user's may refuse further attributes.
         with suppress(AttributeError):
             error.model_history = history  # type: ignore[attr-defined]
@@ -78,6 +75,34 @@ def log_forward_pass(
     if vis_opt in ("rolled", "unrolled"):
         history.drawing = graph.to_dot(graph.build(history.record, rolled=vis_opt == "rolled"))
     return history
+
+
+def _torch_session(model: Any, args: Any, kwargs: Any, layers_to_save: LayersToSave) -> Callable[[Any], Any]:
+    # torch takes seconds to import; only a run needs it.
+    from torcheer.capture.torch import inputs, select
+    from torcheer.capture.torch.session import TorchSession
+
+    call, wanted = inputs.arrange(model, args, kwargs), select.parse(layers_to_save, model)
+    return lambda store: TorchSession(model, call, wanted, store)
+
+
+def _paddle_session(model: Any, args: Any, kwargs: Any, layers_to_save: LayersToSave) -> Callable[[Any], Any]:
+    # Paddle is an extra.
+    from torcheer.capture.paddle.session import PaddleSession, arrange_call
+
+    call = arrange_call(model, args, kwargs)
+    return lambda store: PaddleSession(model, call, layers_to_save, store)
+
+
+def is_paddle(*values: Any) -> bool:
+    """Is one of these a layer or a tensor of Paddle's? Without Paddle imported, nothing is."""
+    paddle = sys.modules.get("paddle")
+    layer, tensor = getattr(getattr(paddle, "nn", None), "Layer", None), getattr(paddle, "Tensor", None)
+    return layer is not None and tensor is not None and any(isinstance(value, (layer, tensor)) for value in values)
+
+
+def _are_keys(layers: LayersToSave) -> bool:
+    return layers is not None and not callable(layers) and not (isinstance(layers, str) and layers in {"all", "none"})
 
 
 def load(path: str | os.PathLike[str]) -> ModelHistory:

@@ -10,7 +10,7 @@ from torcheer.history.structure import Structure
 from torcheer.record.model import Frame
 
 INSTALLED = re.compile(r"[\\/](site-packages|dist-packages)[\\/]|[\\/]lib[\\/]python3[^\\/]*[\\/]|^<frozen ")
-TORCH = re.compile(r"[\\/](site-packages|dist-packages)[\\/]torch[\\/]|^<frozen ")
+FRAMEWORK = re.compile(r"[\\/](site-packages|dist-packages)[\\/](torch|paddle)[\\/]|^<frozen ")
 
 
 def frame_text(frame: Frame | None) -> str:
@@ -41,9 +41,9 @@ def stack(structure: Structure, op: int) -> tuple[Frame, ...]:
 def source(frames: tuple[Frame, ...]) -> Frame | None:
     """Return the innermost frame of the user's own code.
 
-    A model that comes whole from an installed package has none: then it is the innermost frame outside torch.
+    A model that comes whole from an installed package has none: then it is the innermost frame outside the framework.
     """
-    for skipped in (INSTALLED, TORCH):
+    for skipped in (INSTALLED, FRAMEWORK):
         for frame in reversed(frames):
             if not skipped.search(frame.file):
                 return frame

@@ -78,7 +78,7 @@ def function_text(view: OpView) -> str:
     function = view.function
     if function.startswith("torch.ops."):
         return function.removeprefix("torch.ops.")
-    return function.rsplit(".", 1)[-1] if function.startswith("torch.") else function
+    return function.rsplit(".", 1)[-1] if function.startswith(("torch.", "paddle.")) else function
 
 
 def _heading(view: OpView) -> str:

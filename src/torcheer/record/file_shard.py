@@ -85,8 +85,11 @@ def check_savable(tensor: Any) -> None:
     elif _is_from("numpy", "ndarray", tensor):
         if type(tensor) is not sys.modules["numpy"].ndarray:
             raise UnsavableError(f"it is a {type(tensor).__name__}, a kind of array that torcheer cannot store")
+    elif _is_from("paddle", "Tensor", tensor):
+        if not tensor.is_dense():
+            raise UnsavableError("it is a sparse tensor of Paddle's")
     else:
-        raise UnsavableError(f"it is a {type(tensor).__name__} and no tensor of torch or numpy")
+        raise UnsavableError(f"it is a {type(tensor).__name__} and no tensor of torch, Paddle or numpy")
     stand_in(dtype_name(tensor), ())
 
 
@@ -117,15 +120,18 @@ def _check_torch(tensor: Any) -> None:
 
 
 def dtype_name(tensor: Any) -> str:
-    """``"float32"``, for a tensor of torch as for one of numpy."""
-    return getattr(tensor.dtype, "name", str(tensor.dtype).removeprefix("torch."))
+    """``"float32"``, for a tensor of torch or Paddle as for one of numpy."""
+    if _is_from("numpy", "ndarray", tensor):
+        return str(tensor.dtype.name)
+    return str(tensor.dtype).removeprefix("torch.").removeprefix("paddle.")
 
 
 def num_bytes_of(tensor: Any) -> int:
     """Bytes a tensor will take in a shard."""
     if _is_from("numpy", "ndarray", tensor):
         return int(tensor.nbytes)
-    return int(tensor.numel() * tensor.element_size())
+    # Paddle counts elements in a tensor.
+    return int(tensor.numel()) * int(tensor.element_size())
 
 
 def stand_in(dtype: str, shape: Sequence[int]) -> tuple[str, tuple[int, ...], str | None]:
@@ -143,6 +149,8 @@ def to_block(name: str, tensor: Any) -> Block:
     """Bring a tensor into main memory in the order of its shape; ``UnsavableError`` where that fails."""
     check_savable(tensor)
     code, shape, stands_for = stand_in(dtype_name(tensor), tensor.shape)
+    if _is_from("paddle", "Tensor", tensor):
+        tensor = tensor.detach().cpu().contiguous().numpy()  # bfloat16 comes as the bits of its numbers
     if _is_from("numpy", "ndarray", tensor):
         dense = tensor.astype(tensor.dtype.newbyteorder("<"), order="C", copy=False)
         return Block(name, code, shape, stands_for, memoryview(dense.reshape(-1).view("u1")), dense)

@@ -10,3 +10,10 @@
 
 Importing anything here imports Paddle, the extra ``torcheer[paddle]``.
 """
+
+from torcheer.errors import MissingExtraError
+
+try:
+    import paddle as _paddle  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("paddlepaddle", "paddle", "Recording a Paddle layer") from error

@@ -54,6 +54,8 @@ class Gradients:
         number = record.run.num_backward + 1
 
         def take(gradient: Any, value: int | None, param: int | None) -> None:
+            if gradient is None:
+                return  # nothing flows back into this output of an op
             name = None
             if keeps and (param is not None or value in record.saved):
                 name = f"gradient.{len(record.gradients)}"

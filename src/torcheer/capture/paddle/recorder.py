@@ -6,7 +6,8 @@ waits for ``finish``, which the first reader of the record asks for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
@@ -73,6 +74,7 @@ class Recorder:
             op.outputs = (Item(path, value.index),)
             self._keep(op, value.index, tensor)
             self.gradients.watch_leaf(tensor, value=value.index)
+            self._num_listed += 1
         for origin, tensor in self.structure.param_tensors():
             self.gradients.watch_leaf(tensor, param=origin)
         self.start_ns = perf_counter_ns()
@@ -106,16 +108,8 @@ class Recorder:
         self, function: Function, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], frame: FrameType
     ) -> Any:
         """Make a call that the model makes, and write it down."""
-        found: list[tuple[str, Any]] = []
-        op = self._new_op("op", function.name, function.full_name)
-        op.args = tuple(self._plain(argument, str(place), found) for place, argument in enumerate(args))
-        if kwargs:
-            op.kwargs = {name: self._plain(argument, name, found) for name, argument in kwargs.items()}
-        numbers = [self.tensors.number_of(tensor) for _, tensor in found]
-        sources = [(path, self.flow.read(number)) for (path, _), number in zip(found, numbers, strict=True)]
-        op.parents = tuple(self._lifted([edge for path, read in sources for edge in edges(read, path, aten=False)]))
-        op.params = self._params_of([self.flow.value_of(number) for number in numbers])
-        op.site = self._site(frame)
+        with self._own_work():
+            op, found = self._open_operation(function, args, kwargs, frame)
         outer, self._owner = self._owner, op.index
         start = perf_counter_ns()
         try:
@@ -124,12 +118,37 @@ class Recorder:
             end = perf_counter_ns()
             self._owner = outer
             op.start_ns, op.time_ns = start - self.start_ns, end - start
+        with self._own_work():
+            self._close_operation(op, function, args, found, out)
+        self._num_listed += outer is None
+        return out
+
+    def _open_operation(
+        self, function: Function, args: Any, kwargs: dict[str, Any], frame: FrameType
+    ) -> tuple[Op, list[tuple[str, Any]]]:
+        """The op before it runs, and the tensors it is given."""
+        found: list[tuple[str, Any]] = []
+        op = self._new_op("op", _spoken(function.name, args), function.full_name)
+        op.args = tuple(self._plain(argument, str(place), found) for place, argument in enumerate(args))
+        if kwargs:
+            op.kwargs = {name: self._plain(argument, name, found) for name, argument in kwargs.items()}
+        numbers = [self.tensors.number_of(tensor) for _, tensor in found]
+        sources = [(path, self.flow.read(number)) for (path, _), number in zip(found, numbers, strict=True)]
+        op.parents = tuple(self._lifted([edge for path, read in sources for edge in edges(read, path, aten=False)]))
+        op.params = self._params_of([self.flow.value_of(number) for number in numbers])
+        op.site = self._site(frame)
+        return op, found
+
+    def _close_operation(self, op: Op, function: Function, args: Any, found: list[tuple[str, Any]], out: Any) -> None:
+        """What it wrote and returned."""
         made = list(tensors_in(out, is_tensor))
         if not made and not found and self.record.ops[-1] is op:
             self.record.ops.pop()  # it asked about something that is no tensor
-            return out
-        self._write(op, function, args)
+            return
+        written = self._write(op, function, args)
         items = []
+        if not made:
+            made = [("", tensor) for tensor in written]  # ``y[0] = 1`` returns nothing
         for path, tensor in made:
             if not has_contents(tensor) and not tensor.shape:
                 continue  # stands for an output that this call does not have
@@ -142,15 +161,23 @@ class Recorder:
         op.outputs = tuple(items)
         if not made and isinstance(out, _PLAIN):
             op.result = out
-        self._num_listed += outer is None
-        return out
+
+    @contextmanager
+    def _own_work(self) -> Iterator[None]:
+        """What is called inside is torcheer's own and not the model's."""
+        was_paused, self.is_paused = self.is_paused, True
+        try:
+            yield
+        finally:
+            self.is_paused = was_paused
 
     def _new_op(self, kind: str, name: str, function: str) -> Op:
         op = Op(len(self.record.ops), kind, name, function, self._call, None, owner=self._owner)
         self.record.ops.append(op)
         return op
 
-    def _write(self, op: Op, function: Function, args: tuple[Any, ...]) -> None:
+    def _write(self, op: Op, function: Function, args: tuple[Any, ...]) -> list[Any]:
+        written = []
         for place in function.writes:
             target = args[place] if place < len(args) else None
             for tensor in target if isinstance(target, (list, tuple)) else (target,):
@@ -159,6 +186,8 @@ class Recorder:
                     op.writes += (self.flow.value_of(number),)
                     value = self.flow.wrote(number, Maker(op.index, None))
                     value.requires_grad = not tensor.stop_gradient
+                    written.append(tensor)
+        return written
 
     def _lifted(self, found: list[Edge]) -> list[Edge]:
         """Edges as an op at the present level sees them: what other ops hold inside them counts as theirs."""
@@ -213,7 +242,8 @@ class Recorder:
             self._root_entered = True
             return run(layer, *args, **kwargs)
         outer = self._call
-        call = self._open_call(layer, args, kwargs, frame)
+        with self._own_work():
+            call = self._open_call(layer, args, kwargs, frame)
         start = perf_counter_ns()
         call.start_ns = start - self.start_ns
         try:
@@ -225,7 +255,8 @@ class Recorder:
         finally:
             self._call = outer
         call.time_ns = perf_counter_ns() - start
-        call.outputs = self._items(out)
+        with self._own_work():
+            call.outputs = self._items(out)
         return out
 
     def _open_call(self, layer: Any, args: Any, kwargs: dict[str, Any], frame: FrameType | None) -> ModuleCall:
@@ -292,7 +323,8 @@ class Recorder:
         self._is_finished = True
         sites = Sites(self._chains, self._codes)
         record.sites = sites.sites
-        for entry in (*record.ops, *record.calls):
+        entries: list[Op | ModuleCall] = [*record.ops, *record.calls]
+        for entry in entries:
             if entry.site is not None:
                 entry.site = sites.number[entry.site]
         record.values = self.flow.values
@@ -317,6 +349,13 @@ class Recorder:
             while call is not None:
                 call.end_op = max(call.end_op, op.index + 1)
                 call = calls[call.parent] if call.parent is not None else None
+
+
+def _spoken(name: str, args: tuple[Any, ...]) -> str:
+    """One operator of Paddle's is two kinds of pooling, told apart by an argument."""
+    if name in {"pool1d", "pool2d", "pool3d"}:
+        return next((kind + name for kind in args if isinstance(kind, str) and kind in {"max", "avg"}), name)
+    return name
 
 
 def _unique(found: Any) -> list[tuple[str, Any]]:

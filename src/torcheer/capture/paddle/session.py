@@ -32,7 +32,7 @@ class PaddleSession:
         self.keys: list[str | int] | None = None  # those given, to be looked up when the labels are final
         self.store: Any = Kept() if store is None else store
         self.output: Any = None
-        self.run_facts = Run(_name(model), framework="paddle", framework_version=str(paddle.__version__))
+        self.run_facts = Run(_name(model), framework="paddle", framework_version=str(paddle.version.full_version))
         self.recorder = Recorder(model, self.run_facts, self._wanted(layers_to_save), self.store)
         self.recorder.stop_codes = frozenset((*CALLING_CODES, PaddleSession.run.__code__))
 
