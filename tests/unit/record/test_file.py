@@ -68,7 +68,7 @@ def test_names_of_tensors_are_known_without_opening_them(recording: Path) -> Non
 
 def test_what_is_no_tensor_is_listed_as_not_saved(tmp_path: Path) -> None:
     record, payloads = read(write(make_record(), {"value.4": [1.0]}, tmp_path / "run.tch"))
-    assert payloads.unsaved == {"value.4": "it is a list and no tensor of torch or numpy"}
+    assert payloads.unsaved == {"value.4": "it is a list and no tensor of torch, Paddle or numpy"}
     assert listing(tmp_path / "run.tch") == ["structure.json"]
     # Written again, the reason is kept.
     _, again = read(write(record, payloads, tmp_path / "again.tch"))
