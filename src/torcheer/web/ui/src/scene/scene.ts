@@ -4,9 +4,13 @@ import type { EdgeKind } from "./graph";
 
 export type TextRole = "title" | "line" | "count" | "shape" | "heading";
 
+/** Height of the band at the top of an open box that has its name. It is drawn over the routes. */
+export const HEADER = 22;
+
 export interface Text {
+  /** From the left of its box. */
   x: number;
-  /** Baseline. */
+  /** Baseline, from the top of its box. */
   y: number;
   text: string;
   size: number;
@@ -50,6 +54,8 @@ export interface Route {
 export interface Scene {
   width: number;
   height: number;
+  /** Where lines lead. */
+  direction: "down" | "right";
   /** Parents before children: drawn in this order. */
   boxes: Box[];
   routes: Route[];
