@@ -1,0 +1,45 @@
+"""``python -m torcheer.web PATH … [--port 5000]``: serve the explorer, print its address, run until nobody looks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from torcheer.errors import TorcheerError
+from torcheer.web.serve import Address, serve
+from torcheer.web.subjects import open_subject
+
+DEFAULT_PORT = 5000
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m torcheer.web", description=__doc__)
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a recording, or the folder of a run")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="the next free one is taken (default: 5000)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; any but the default wants a token")
+    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="a further name of this host")
+    parser.add_argument("--token", help="what to ask for instead of a random token, with --host")
+    parser.add_argument("--parent", type=int, metavar="PID", help="do not end while this process lives")
+    parser.add_argument(
+        "--idle", type=float, default=0, metavar="SECONDS", help="end after so long without a reader (default: never)"
+    )
+    return parser
+
+
+def main() -> int:
+    given = arguments().parse_args()
+    try:
+        subjects = [open_subject(path.absolute()) for path in given.paths]
+        address = Address(given.host, given.port, tuple(given.allow_host), given.token)
+        serve(subjects, address, idle_s=given.idle, parent=given.parent)
+    except TorcheerError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

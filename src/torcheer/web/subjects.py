@@ -1,0 +1,115 @@
+"""What the explorer shows: recordings, watched runs, and results that Python wrote down for it.
+
+A subject is a path given on the command line. Everything shown comes from below these paths.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torcheer import shown
+from torcheer.api.history import load
+from torcheer.errors import TorcheerError
+from torcheer.history import ModelHistory
+from torcheer.views import contents
+from torcheer.web.answers import RequestError, number
+
+RECORDING = "structure.json"  # what makes a folder a recording: record/file.py
+RESULT_LIMIT = 1 << 30  # bytes; a result larger than this is no result
+
+
+class Subject(ABC):
+    """One thing to look at."""
+
+    kind: str  # which view draws it: "history", "profile", "comparison", "watch"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def title(self) -> str:
+        return self.path.stem
+
+    @abstractmethod
+    def data(self, options: Mapping[str, str]) -> dict[str, Any]:
+        """Return what its view builds."""
+
+    def last_step(self) -> int | None:
+        """Return how far a run is; None for what does not grow."""
+        return None
+
+    def details(self, options: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG002 - others read them
+        """Return more about one thing in it than its data has."""
+        raise RequestError(404, f"{self.title} has no details: only recordings have.")
+
+
+class HistorySubject(Subject):
+    """A recording."""
+
+    kind = "history"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._history: ModelHistory | None = None
+        self._built: dict[str, Any] | None = None
+
+    @property
+    def history(self) -> ModelHistory:
+        if self._history is None:
+            self._history = load(self.path)
+        return self._history
+
+    @property
+    def title(self) -> str:
+        return self.history.record.run.model
+
+    def data(self, options: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG002 - as the others have it
+        if self._built is None:
+            self._built = shown.data("history", self.history)
+        return self._built
+
+    def details(self, options: Mapping[str, str]) -> dict[str, Any]:
+        return contents.build(self.history, number(options, "value"))
+
+
+class ResultSubject(Subject):
+    """A result that ``torcheer.explore`` wrote down: ``{"kind": "profile", "title": "…", "data": {…}}``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        if path.stat().st_size > RESULT_LIMIT:
+            raise TorcheerError(f"{path} is larger than {RESULT_LIMIT} bytes: that is not a result of torcheer.")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            self.kind, self._title, self._data = content["kind"], str(content["title"]), content["data"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise TorcheerError(
+                f"{path} is not a result that torcheer wrote ({type(error).__name__}: {error}). "
+                "Show results with torcheer.explore(result)."
+            ) from None
+        if self.kind not in shown.VIEWS or not isinstance(self._data, dict):
+            raise TorcheerError(f"{path} holds a {self.kind!r}; torcheer can show {', '.join(shown.VIEWS)}.")
+
+    @property
+    def title(self) -> str:
+        return self._title
+
+    def data(self, options: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG002 - as the others have it
+        return self._data
+
+
+def open_subject(path: Path) -> Subject:
+    """Return what stands at a path."""
+    if not path.exists():
+        raise TorcheerError(f"{path} does not exist. Give the folder of a recording or of a watched run.")
+    if (path / RECORDING).is_file():
+        return HistorySubject(path)
+    if path.is_file() and path.suffix == ".json":
+        return ResultSubject(path)
+    raise TorcheerError(
+        f"{path} is neither a recording (history.save) nor the folder of a watched run (torcheer.watch)."
+    )

@@ -1,0 +1,110 @@
+// Where the page's data comes from: the server it was loaded from, or the file it is part of.
+
+export interface Subject {
+  id: number;
+  kind: string;
+  title: string;
+  last_step: number | null;
+}
+
+export interface Source {
+  /** Whether there is a server to ask for more than the file holds. */
+  readonly live: boolean;
+  subjects(): Promise<Subject[]>;
+  data<T>(subject: Subject, query?: Record<string, string | number>): Promise<T>;
+  details<T>(subject: Subject, query: Record<string, string | number>): Promise<T>;
+  /** Call back whenever a run has grown; returns what ends it. */
+  follow(onGrown: (subject: number, lastStep: number) => void, onState: (connected: boolean) => void): () => void;
+}
+
+/** What a server says instead of an answer: message and remedy. */
+export class RefusedError extends Error {
+  constructor(
+    message: string,
+    readonly hint: string,
+  ) {
+    super(message);
+  }
+}
+
+export function openSource(): Promise<Source> {
+  const embedded = document.getElementById("data");
+  return embedded?.textContent ? EmbeddedSource.open(embedded.textContent) : Promise.resolve(new ServerSource());
+}
+
+class ServerSource implements Source {
+  readonly live = true;
+
+  async subjects(): Promise<Subject[]> {
+    return (await ask<{ subjects: Subject[] }>("api")).subjects;
+  }
+
+  data<T>(subject: Subject, query: Record<string, string | number> = {}): Promise<T> {
+    return ask<T>(`api/subjects/${subject.id}${queryText(query)}`);
+  }
+
+  details<T>(subject: Subject, query: Record<string, string | number>): Promise<T> {
+    return ask<T>(`api/subjects/${subject.id}/details${queryText(query)}`);
+  }
+
+  follow(onGrown: (subject: number, lastStep: number) => void, onState: (connected: boolean) => void): () => void {
+    const events = new EventSource("api/events"); // reconnects by itself
+    events.onopen = () => onState(true);
+    events.onerror = () => onState(false);
+    events.onmessage = (event) => {
+      const told = JSON.parse(event.data) as { subject: number; last_step: number };
+      onGrown(told.subject, told.last_step);
+    };
+    return () => events.close();
+  }
+}
+
+class EmbeddedSource implements Source {
+  readonly live = false;
+
+  constructor(private readonly shown: Record<string, unknown>) {}
+
+  static async open(text: string): Promise<EmbeddedSource> {
+    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    const unzipped = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new EmbeddedSource(await new Response(unzipped).json());
+  }
+
+  async subjects(): Promise<Subject[]> {
+    return Object.keys(this.shown).map((kind, id) => ({ id, kind, title: titleOf(this.shown[kind], kind), last_step: null }));
+  }
+
+  async data<T>(subject: Subject): Promise<T> {
+    return this.shown[subject.kind] as T;
+  }
+
+  async details<T>(): Promise<T> {
+    throw new RefusedError("A page in a file has no contents of tensors.", "Open the recording: torcheer.explore(history)");
+  }
+
+  follow(): () => void {
+    return () => {};
+  }
+}
+
+function titleOf(data: unknown, kind: string): string {
+  const some = data as { title?: string; model?: string; run?: { model?: string } };
+  return some.title ?? some.run?.model ?? some.model ?? kind;
+}
+
+function queryText(query: Record<string, string | number>): string {
+  const text = new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)])).toString();
+  return text ? `?${text}` : "";
+}
+
+async function ask<T>(path: string): Promise<T> {
+  let response: Response;
+  try {
+    response = await fetch(path);
+  } catch {
+    throw new RefusedError("The server does not answer.", "It may have ended: start it again, then reload this page.");
+  }
+  const content = await response.json();
+  if (!response.ok) throw new RefusedError(content.error.message, content.error.hint);
+  return content as T;
+}

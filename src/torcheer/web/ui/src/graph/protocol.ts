@@ -1,0 +1,34 @@
+// What the page and its worker say to one another. The worker holds the data, so that it crosses over once.
+
+import type { Graph } from "../scene/graph";
+import type { Scene } from "../scene/scene";
+
+export interface GraphOptions {
+  level: "function" | "aten";
+  rolled: boolean;
+  fold: boolean;
+  colourBy: string;
+}
+
+/** Lay out a graph: of `data` if given, else of the data given before. */
+export interface Asked {
+  number: number;
+  /** What the data is of; a worker keeps what it was given under each name. */
+  name: string;
+  data?: unknown;
+  options: GraphOptions;
+  /** Id of the item that is entered; "" for the whole. */
+  root: string;
+  /** Ids of open items; null for a choice that fits a screen. */
+  open: string[] | "all" | null;
+  /** Whether the graph is to be sent back: it is not when only items were opened. */
+  wantsGraph: boolean;
+}
+
+export interface Drawn {
+  number: number;
+  graph: Graph | null;
+  scene: Scene;
+  open: string[];
+  error?: string;
+}
