@@ -48,17 +48,17 @@ class Explorer:
         self.subjects = list(subjects)
         self.activity = activity
 
-    async def page(self, request: Request) -> Response:
+    async def page(self, _request: Request) -> Response:
         return Response(page.shell(), media_type="text/html")
 
     async def asset(self, request: Request) -> Response:
         name = request.url.path.lstrip("/")
         return Response(page.asset(name), media_type=MEDIA[name])
 
-    async def listing(self, request: Request) -> Response:
+    async def listing(self, _request: Request) -> Response:
         return answer({"torcheer": __version__, "subjects": await run_in_threadpool(self._listing)})
 
-    async def description(self, request: Request) -> Response:
+    async def description(self, _request: Request) -> Response:
         return answer(openapi.DESCRIPTION)
 
     async def subject(self, request: Request) -> Response:
@@ -120,7 +120,7 @@ async def refuse(request: Request, error: Exception) -> Response:
     return refusal(404 if isinstance(error, LookupKeyError) else 422, str(error))
 
 
-async def fail(request: Request, error: Exception) -> Response:  # noqa: ARG001 - Starlette calls it so
+async def fail(_request: Request, error: Exception) -> Response:
     """Say that the fault is ours. Starlette raises the error again, so the log has it."""
     return refusal(500, f"{type(error).__name__}: {error}")
 

@@ -35,14 +35,14 @@ class Subject(ABC):
         return self.path.stem
 
     @abstractmethod
-    def data(self, options: Mapping[str, str]) -> dict[str, Any]:
+    def data(self, _options: Mapping[str, str]) -> dict[str, Any]:
         """Return what its view builds."""
 
     def last_step(self) -> int | None:
         """Return how far a run is; None for what does not grow."""
         return None
 
-    def details(self, options: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG002 - others read them
+    def details(self, _options: Mapping[str, str]) -> dict[str, Any]:
         """Return more about one thing in it than its data has."""
         raise RequestError(404, f"{self.title} has no details: only recordings have.")
 
@@ -67,7 +67,7 @@ class HistorySubject(Subject):
     def title(self) -> str:
         return self.history.record.run.model
 
-    def data(self, options: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG002 - as the others have it
+    def data(self, _options: Mapping[str, str]) -> dict[str, Any]:
         if self._built is None:
             self._built = shown.data("history", self.history)
         return self._built
@@ -85,7 +85,8 @@ class ResultSubject(Subject):
             raise TorcheerError(f"{path} is larger than {RESULT_LIMIT} bytes: that is not a result of torcheer.")
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            self.kind, self._title, self._data = content["kind"], str(content["title"]), content["data"]
+            self.kind, self._title = content["kind"], str(content["title"])
+            self._data: dict[str, Any] = content["data"]
         except (ValueError, KeyError, TypeError) as error:
             raise TorcheerError(
                 f"{path} is not a result that torcheer wrote ({type(error).__name__}: {error}). "
@@ -98,7 +99,7 @@ class ResultSubject(Subject):
     def title(self) -> str:
         return self._title
 
-    def data(self, options: Mapping[str, str]) -> dict[str, Any]:  # noqa: ARG002 - as the others have it
+    def data(self, _options: Mapping[str, str]) -> dict[str, Any]:
         return self._data
 
 
