@@ -151,7 +151,7 @@ def no_contents() -> dict[str, tuple[Any, str]]:
             "it is a Wrapper, a kind of tensor that torcheer cannot store",
         ),
         "freed": (freed, "its memory has been freed"),
-        "number": (3.5, "it is a float and no tensor of torch or numpy"),
+        "number": (3.5, "it is a float and no tensor of torch, Paddle or numpy"),
         "objects": (np.array([None]), "the dtype object has no form in a safetensors file"),
         "masked": (np.ma.array([1.0]), "it is a MaskedArray, a kind of array that torcheer cannot store"),
     }
