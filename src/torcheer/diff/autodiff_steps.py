@@ -75,6 +75,8 @@ def pair_steps(run_a: Recording, run_b: Recording, found: ParamMap) -> list[Step
 
 def _twins(found: ParamMap) -> dict[str, str]:
     """Leaf modules of A and of B whose tensors correspond one to one."""
+    if found.layers:
+        return dict(found.layers)
     twin: dict[str, str] = {}
     for pair in found.pairs:
         if len(pair.pieces) == 1 and pair.pieces[0].start is None:

@@ -6,6 +6,7 @@ both weights and gradients are then compared in the same layout. ``register`` ad
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ TRANSFORMS: dict[str, Transform] = {
     "same": lambda array: array,
     "transpose": lambda array: np.ascontiguousarray(np.swapaxes(array, -1, -2)) if array.ndim > 1 else array,
     "flip": lambda array: np.ascontiguousarray(np.flip(array)),
+    "flatten": lambda array: np.ascontiguousarray(array).reshape(-1),  # its reader knows the shape it had
 }
 
 
@@ -33,6 +35,7 @@ class Form:
     names: Mapping[str, str] = field(default_factory=dict)  # name in the framework → name in the common form
     transforms: Mapping[str, str] = field(default_factory=dict)  # name in the framework → name in TRANSFORMS
     skipped: tuple[str, ...] = ()  # tensors without a counterpart that change no output
+    joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name in the framework → what it joins, in rows
 
 
 _FORMS: dict[tuple[str, str], Form] = {}
@@ -65,11 +68,30 @@ def common_tensors(framework: str, leaf: Leaf) -> dict[str, tuple[str, tuple[int
         if name in form.skipped:
             continue
         transform = form.transforms.get(name, "same")
-        turned = transform == "transpose" and len(shape) > 1
-        common = (*shape[:-2], shape[-1], shape[-2]) if turned else tuple(shape)
-        found[form.names.get(name, name)] = (name, common, transform)
+        found[form.names.get(name, name)] = (name, common_shape(transform, shape), transform)
     return found
+
+
+def common_shape(transform: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a tensor in the common form."""
+    if transform == "transpose" and len(shape) > 1:
+        return (*shape[:-2], shape[-1], shape[-2])
+    return (math.prod(shape),) if transform == "flatten" else tuple(shape)
 
 
 register("torch", "Conv1D", Form("linear", transforms={"weight": "transpose"}))  # Hugging Face's, of GPT-2
 register("torch", "NonDynamicallyQuantizableLinear", Form("linear"))
+register(
+    "torch",
+    "MultiheadAttention",
+    Form(
+        "multiheadattention",
+        names={f"{part}_proj_weight": f"{part}_proj.weight" for part in "qkv"},
+        joins={
+            f"in_proj_{name}": tuple(f"{part}_proj.{name}" for part in "qkv")  # three projections in one tensor
+            for name in ("weight", "bias")
+        },
+    ),
+)
+register("torch", "LayerNorm", Form("layernorm", transforms={"weight": "flatten", "bias": "flatten"}))
+register("torch", "Bilinear", Form("bilinear", transforms={"bias": "flatten"}))

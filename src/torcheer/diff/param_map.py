@@ -68,6 +68,8 @@ class ParamMap:
     pairs: list[ParamPair] = field(default_factory=list)
     only_a: list[str] = field(default_factory=list)
     only_b: list[str] = field(default_factory=list)
+    layers: list[tuple[str, str]] = field(default_factory=list)  # modules that correspond, where it is known
+    uneven: list[str] = field(default_factory=list)  # tensors that one of two such modules has alone
 
     def convert(self, weights: Weights, shapes: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, Array]:
         """A's weights (or gradients) as B's. Tensors whose sources are not all given are left out."""
@@ -96,7 +98,8 @@ class ParamMap:
             ParamPair(pair["target"], tuple(Piece(**piece) for piece in pair["pieces"]), pair["transform"], pair["how"])
             for pair in data["pairs"]
         ]
-        return cls(pairs, data["only_a"], data["only_b"])
+        layers = [(one, other) for one, other in data.get("layers", [])]
+        return cls(pairs, data["only_a"], data["only_b"], layers, data.get("uneven", []))
 
     def __str__(self) -> str:
         lines = [str(pair) for pair in self.pairs]

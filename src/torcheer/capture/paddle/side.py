@@ -1,0 +1,243 @@
+"""A Paddle layer as one side of a comparison: the seam of ``diff/side.py``."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import paddle
+
+from torcheer.capture.arguments import Arguments, tensors_in
+from torcheer.capture.paddle.forms import ABSORBED
+from torcheer.capture.paddle.private import copied, has_contents
+from torcheer.capture.paddle.session import PaddleSession, arrange_call
+from torcheer.capture.paddle.tensors import is_tensor
+from torcheer.diff.arrays import Array, as_array
+from torcheer.diff.side import Leaf, Recording, Weights
+from torcheer.errors import ComparisonError
+
+Loss = Callable[[Any], Any]
+LEARNING_RATE = 1e-2  # of the gradient descent that stands in for an optimizer
+
+
+class PaddleSide:
+    """One Paddle layer with its inputs. Everything it changes is put back by ``restore``."""
+
+    framework = "paddle"
+
+    def __init__(self, model: Any, inputs: Arguments, *, loss: Loss | None = None, optimizer: Any = None) -> None:
+        self.model = model
+        self.inputs = inputs
+        self.loss = loss
+        self.optimizer = optimizer
+        self.session: PaddleSession | None = None
+        self._before = _State(model, optimizer)
+
+    def leaves(self) -> list[Leaf]:
+        """Layers with tensors of their own, or without children, in the order of their definition."""
+        return leaves_of(self.model)
+
+    def weights(self) -> dict[str, Array]:
+        """Return copies of parameters and buffers by address."""
+        return {address: as_array(tensor).copy() for _, _, address, tensor in own_tensors(self.model)}
+
+    def set_weights(self, weights: Weights) -> None:
+        """Write parameters and buffers in place."""
+        for _, _, address, tensor in own_tensors(self.model):
+            if address in weights:
+                write(tensor, weights[address])
+
+    def record_forward(self) -> Recording:
+        """Run the model and record it, parameters included."""
+        for _, _, _, tensor in own_tensors(self.model):
+            tensor.clear_gradient(False)
+        session = self.session = PaddleSession(self.model, self.inputs, "all")
+        before = [copied(tensor) for _, tensor in session.recorder.structure.param_tensors()]
+        session.run()
+        record = session.record()
+        for value in record.values:
+            if value.param is not None and value.producer is None and value.index not in record.saved:
+                record.saved[value.index] = name = f"param.{value.param}"
+                session.store[name] = before[value.param]
+        return Recording(record, session.payloads)
+
+    def backward(self, cotangents: list[Array] | None) -> dict[str, Array | None]:
+        """Run backward from the loss, or from the outputs with the given gradients."""
+        session = self.session
+        assert session is not None, "record_forward comes first"
+        with session.watching_backward():
+            if self.loss is not None:
+                self.loss(session.output).backward()
+            else:
+                outputs = [tensor for _, tensor in tensors_in(session.output, is_tensor) if _is_float(tensor)]
+                given = [_like(array, tensor) for tensor, array in zip(outputs, cotangents or (), strict=True)]
+                wanted = [(t, g) for t, g in zip(outputs, given, strict=True) if not t.stop_gradient]
+                if wanted:
+                    paddle.autograd.backward([t for t, _ in wanted], [g for _, g in wanted])
+        return {
+            address: None if tensor.grad is None else as_array(tensor.grad).copy()
+            for _, _, address, tensor in own_tensors(self.model)
+            if not tensor.stop_gradient
+        }
+
+    def step(self) -> None:
+        """One step of the optimizer, or of plain gradient descent."""
+        if self.optimizer is not None:
+            self.optimizer.step()
+            return
+        for _, _, _, tensor in own_tensors(self.model):
+            if not tensor.stop_gradient and tensor.grad is not None:
+                write(tensor, as_array(tensor) - np.float32(LEARNING_RATE) * as_array(tensor.grad))
+
+    def optimizer_state(self) -> dict[str, Array]:
+        """Return the optimizer's state by parameter and name."""
+        if self.optimizer is None:
+            return {}
+        found = {}
+        for _, _, address, tensor in own_tensors(self.model):
+            for name, state in self.optimizer.state_dict().items():
+                if isinstance(state, paddle.Tensor) and name.startswith(f"{tensor.name}_"):
+                    found[f"{address}/{name.removeprefix(tensor.name + '_')}"] = as_array(state).copy()
+        return found
+
+    def restore(self) -> None:
+        """Put weights, buffers, gradients, modes, random state and the optimizer's state back."""
+        self._before.restore()
+        self.session = None
+
+
+def leaves_of(model: Any) -> list[Leaf]:
+    """Layers with tensors of their own, or without children, as data."""
+    if not isinstance(model, paddle.nn.Layer):
+        raise ComparisonError(
+            f"A {type(model).__name__} was given where a model is expected. Pass a paddle.nn.Layer or torch.nn.Module."
+        )
+    own: dict[str, list[tuple[str, Any]]] = {}
+    for layer_address, name, _, tensor in own_tensors(model):
+        own.setdefault(layer_address, []).append((name, tensor))
+    leaves, absorbed = [], set()
+    for address, layer in _layers(model):
+        if address in absorbed:
+            continue
+        tensors = list(own.get(address, ()))
+        for child in ABSORBED.get(type(layer).__name__, ()):
+            below = f"{address}.{child}" if address else child
+            absorbed.add(below)
+            tensors += [(f"{child}.{name}", tensor) for name, tensor in own.get(below, ())]
+        if tensors or not layer._sub_layers:
+            leaves.append(_leaf(address, layer, tensors))
+    return leaves
+
+
+def own_tensors(model: Any) -> Iterator[tuple[str, str, str, Any]]:
+    """Every parameter and buffer once: the address of its layer, its name there, its own address, the tensor."""
+    claimed: set[int] = set()
+    for address, layer in _layers(model):
+        for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
+            if isinstance(tensor, paddle.Tensor) and has_contents(tensor) and id(tensor) not in claimed:
+                claimed.add(id(tensor))
+                yield address, name, f"{address}.{name}" if address else name, tensor
+
+
+def _layers(model: Any) -> Iterator[tuple[str, Any]]:
+    """Layers by address, each once, as the record has them."""
+    seen: set[int] = set()
+    pending = [("", model)]
+    while pending:
+        address, layer = pending.pop()
+        if layer is None or id(layer) in seen:
+            continue
+        seen.add(id(layer))
+        yield address, layer
+        prefix = f"{address}." if address else ""
+        pending += [(prefix + name, child) for name, child in layer._sub_layers.items()][::-1]
+
+
+def _leaf(address: str, layer: Any, tensors: list[tuple[str, Any]]) -> Leaf:
+    return Leaf(
+        address,
+        type(layer).__name__,
+        {
+            name: value
+            for name, value in vars(layer).items()
+            if not name.startswith("_") and name != "training" and isinstance(value, (bool, int, float, str, tuple))
+        },
+        {name: tuple(int(size) for size in tensor.shape) for name, tensor in tensors},
+        repr(layer) if not layer._sub_layers else type(layer).__name__,
+        tuple(name for name, tensor in tensors if not tensor.stop_gradient),
+    )
+
+
+def write(tensor: Any, array: Array) -> None:
+    """Write numbers into a tensor's memory, outside every graph."""
+    with paddle.no_grad():
+        fresh = paddle.to_tensor(array.reshape(tensor.shape), place=tensor.place).astype(tensor.dtype)
+        paddle.assign(fresh, output=tensor)
+
+
+def paddle_call(model: Any, given: Any) -> Arguments:
+    """The call of ``model`` that this input makes: numpy arrays become tensors on the model's device."""
+    if not isinstance(model, paddle.nn.Layer):
+        raise ComparisonError(f"A {type(model).__name__} was given where a paddle.nn.Layer is expected.")
+    anchor = next(iter(model.parameters()), None)
+    return arrange_call(model, (as_tensors(given, None if anchor is None else anchor.place),), {})
+
+
+def as_tensors(given: Any, place: Any) -> Any:
+    """The same structure with arrays as Paddle's tensors."""
+    if isinstance(given, paddle.Tensor):
+        return given
+    if hasattr(given, "__array_interface__") or hasattr(given, "__array__"):
+        return paddle.to_tensor(np.asarray(given), place=place)
+    if isinstance(given, (tuple, list)) and not hasattr(given, "_fields"):
+        return type(given)(as_tensors(item, place) for item in given)
+    if isinstance(given, dict):
+        return {key: as_tensors(item, place) for key, item in given.items()}
+    return given
+
+
+def _is_float(tensor: Any) -> bool:
+    return bool(tensor.is_floating_point()) or bool(tensor.is_complex())
+
+
+def _like(array: Array, tensor: Any) -> Any:
+    return paddle.to_tensor(array, place=tensor.place).astype(tensor.dtype)
+
+
+class _State:
+    """What a comparison may change in a model and around it."""
+
+    def __init__(self, model: Any, optimizer: Any) -> None:
+        self.optimizer = optimizer
+        self.random = paddle.get_rng_state()
+        self.host_random = random.getstate(), np.random.get_state()
+        self.tensors = [(tensor, copied(tensor), tensor.grad) for _, _, _, tensor in own_tensors(model)]
+        self.modes = [(layer, layer.training) for _, layer in _layers(model)]
+        self.optimizer_state = None if optimizer is None else _copy_of(optimizer.state_dict())
+
+    def restore(self) -> None:
+        """Put everything back."""
+        for tensor, before, gradient in self.tensors:
+            if not np.array_equal(tensor.numpy(), before.numpy(), equal_nan=before.is_floating_point()):
+                with paddle.no_grad():
+                    paddle.assign(before, output=tensor)
+            tensor.clear_gradient(False)
+            if gradient is not None:
+                tensor.grad = gradient
+        for layer, training in self.modes:
+            layer.training = training
+        paddle.set_rng_state(self.random)
+        random.setstate(self.host_random[0])
+        np.random.set_state(self.host_random[1])
+        if self.optimizer is not None:
+            self.optimizer.set_state_dict(self.optimizer_state)
+
+
+def _copy_of(state: Any) -> Any:
+    if isinstance(state, paddle.Tensor):
+        return copied(state)
+    if isinstance(state, dict):
+        return {key: _copy_of(item) for key, item in state.items()}
+    return state
