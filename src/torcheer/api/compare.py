@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from torcheer.api.history import is_paddle
+
 if TYPE_CHECKING:
     from torcheer.diff.autodiff import AutodiffReport
     from torcheer.diff.param_map import ParamMap
@@ -18,6 +20,7 @@ def autodiff(
     auto_weights: bool = True,
     options: Mapping[str, Any] | None = None,
     *,
+    layer_map: Mapping[str, str] | None = None,
     param_map: ParamMap | None = None,
     loss_fn: Any = None,
     optimizers: Any = None,
@@ -26,6 +29,7 @@ def autodiff(
 
     inp: the input; a tensor, an array, a tuple of positional arguments or a dict of keyword arguments.
     auto_weights: give both models the same seeded weights first, carried over by the parameter map.
+    layer_map: layers of the first model to those of the second, ``{"fc1": "head.0"}``, where it cannot be told.
     options: ``atol``, ``rtol``, ``seed`` of the weights, ``steps``: training steps.
     loss_fn: from the model's output to the loss; without one, every output gets the same random gradient.
     optimizers: one per model, for the training steps; without them, plain gradient descent.
@@ -34,15 +38,23 @@ def autodiff(
     """
     # numpy, and the frameworks: only a comparison needs them.
     from torcheer.diff.autodiff import autodiff as run
+    from torcheer.diff.layer_map import known_of, map_layers
 
     given = (None, None) if optimizers is None else tuple(optimizers)
     side_a = side_of(model_a, inp, loss=loss_fn, optimizer=given[0])
     side_b = side_of(model_b, inp, loss=loss_fn, optimizer=given[1])
+    if param_map is None and (layer_map or side_a.framework != side_b.framework):
+        param_map = map_layers(known_of(side_a), known_of(side_b), layer_map)
     return run(side_a, side_b, auto_weights=auto_weights, options=options, param_map=param_map)
 
 
 def side_of(model: Any, inp: Any, *, loss: Any = None, optimizer: Any = None) -> Side:
     """The side of a comparison that a model makes, by its framework."""
+    if is_paddle(model):
+        # Paddle is an extra.
+        from torcheer.capture.paddle.side import PaddleSide, paddle_call
+
+        return PaddleSide(model, paddle_call(model, inp), loss=loss, optimizer=optimizer)
     # torch takes seconds to import.
     from torcheer.capture.torch.calls import torch_call
     from torcheer.capture.torch.side import TorchSide

@@ -17,6 +17,8 @@ def as_array(contents: Any) -> Array:
     """Return the elements of a tensor of torch or Paddle, of a numpy array or of a number."""
     if isinstance(contents, np.ndarray):
         array = contents
+    elif type(contents).__module__.split(".")[0] == "paddle":
+        array = _from_paddle(contents)
     else:
         for step in ("detach", "cpu"):
             if hasattr(contents, step):
@@ -32,6 +34,16 @@ def as_array(contents: Any) -> Array:
                 contents = getattr(contents, step)()
         array = contents.numpy() if hasattr(contents, "numpy") else np.asarray(contents)
     return array.astype(np.float32) if array.dtype == np.float16 else np.asarray(array)
+
+
+def _from_paddle(contents: Any) -> Array:
+    """Paddle asks by method what torch has as attributes."""
+    contents = contents.detach()
+    if not contents.is_dense():
+        contents = contents.to_dense()
+    if "bfloat16" in str(contents.dtype) or "float8" in str(contents.dtype):
+        contents = contents.astype("float32")
+    return np.asarray(contents.cpu().numpy())
 
 
 def is_float(array: Array) -> bool:

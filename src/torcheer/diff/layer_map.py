@@ -18,7 +18,7 @@ import numpy as np
 from torcheer.diff.arrays import Array
 from torcheer.diff.forms import TRANSFORMS, common_shape, form_of
 from torcheer.diff.param_map import ParamMap, ParamPair, Piece, join
-from torcheer.diff.side import Leaf, Weights
+from torcheer.diff.side import Leaf, Side, Weights
 from torcheer.errors import ComparisonError, near_misses
 
 
@@ -53,7 +53,18 @@ class Known:
     framework: str
     leaves: Sequence[Leaf]
     weights: Weights = field(default_factory=dict)  # by address, as they stand
-    called: Sequence[str] = ()  # addresses of layers in the order of their first call; empty where it has not run
+    called: Callable[[], Sequence[str]] = tuple  # addresses of layers in the order of their first call, if it can run
+
+
+def known_of(side: Side) -> Known:
+    """What a side tells of its model. It is run only if the order of calls has to decide."""
+
+    def called() -> list[str]:
+        record = side.record_forward().record
+        side.restore()
+        return list(dict.fromkeys(record.modules[call.module].address for call in record.calls))
+
+    return Known(side.framework, side.leaves(), side.weights(), called)
 
 
 Pair = tuple[Part, Part]
@@ -313,9 +324,12 @@ def _same_ending(one: str, other: str) -> int:
 
 def _check_order(rest_a: list[Part], rest_b: list[Part], a: Known, b: Known) -> None:
     """Order of definition and order of calls must tell the same."""
-    if len(rest_a) < 2 or not a.called or not b.called:
+    if len(rest_a) < 2:
         return
-    orders = [[_rank(part.address, side.called) for part in rest] for rest, side in ((rest_a, a), (rest_b, b))]
+    orders = []
+    for rest, side in ((rest_a, a), (rest_b, b)):
+        called_first = side.called()
+        orders.append([_rank(part.address, called_first) for part in rest])
     by_call = [sorted(range(len(order)), key=order.__getitem__) for order in orders]
     if by_call[0] == by_call[1]:
         return
@@ -332,7 +346,9 @@ def _check_order(rest_a: list[Part], rest_b: list[Part], a: Known, b: Known) -> 
 
 
 def _rank(address: str, called: Sequence[str]) -> int:
-    return called.index(address) if address in called else len(called)
+    """Place in the order of calls. A projection inside a layer is called when that is."""
+    places = [called.index(name) for name in _prefixes(address) if name in called]
+    return places[-1] if places else len(called)
 
 
 def _uneven(rest_a: list[Part], rest_b: list[Part]) -> list[Pair]:

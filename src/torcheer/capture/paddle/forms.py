@@ -17,7 +17,10 @@ _PROJECTIONS = tuple(f"{part}_proj" for part in "qkv")
 
 FORMS: dict[str, Form] = {
     "Linear": Form("linear", transforms=_TURNED),
-    **{name: Form("batchnorm", names=_STATISTICS) for name in ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D")},
+    **{
+        name: Form("batchnorm", names=_STATISTICS)
+        for name in ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D")
+    },
     "SyncBatchNorm": Form("batchnorm", names=_STATISTICS),
     **{f"InstanceNorm{n}D": Form("instancenorm", names={"scale": "weight"}) for n in (1, 2, 3)},
     "LayerNorm": Form("layernorm", transforms={"weight": "flatten", "bias": "flatten"}),
