@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import paddle
 
 from torcheer.capture.arguments import Arguments, tensors_in
@@ -89,7 +89,7 @@ class PaddleSide:
             return
         for _, _, _, tensor in own_tensors(self.model):
             if not tensor.stop_gradient and tensor.grad is not None:
-                write(tensor, as_array(tensor) - np.float32(LEARNING_RATE) * as_array(tensor.grad))
+                write(tensor, as_array(tensor) - LEARNING_RATE * as_array(tensor.grad))
 
     def optimizer_state(self) -> dict[str, Array]:
         """Return the optimizer's state by parameter and name."""
@@ -190,7 +190,7 @@ def as_tensors(given: Any, place: Any) -> Any:
     if isinstance(given, paddle.Tensor):
         return given
     if hasattr(given, "__array_interface__") or hasattr(given, "__array__"):
-        return paddle.to_tensor(np.asarray(given), place=place)
+        return paddle.to_tensor(as_array(given), place=place)
     if isinstance(given, (tuple, list)) and not hasattr(given, "_fields"):
         return type(given)(as_tensors(item, place) for item in given)
     if isinstance(given, dict):
@@ -212,7 +212,7 @@ class _State:
     def __init__(self, model: Any, optimizer: Any) -> None:
         self.optimizer = optimizer
         self.random = paddle.get_rng_state()
-        self.host_random = random.getstate(), np.random.get_state()
+        self.host_random = random.getstate(), sys.modules["numpy"].random.get_state()
         self.tensors = [(tensor, copied(tensor), tensor.grad) for _, _, _, tensor in own_tensors(model)]
         self.modes = [(layer, layer.training) for _, layer in _layers(model)]
         self.optimizer_state = None if optimizer is None else _copy_of(optimizer.state_dict())
@@ -220,7 +220,7 @@ class _State:
     def restore(self) -> None:
         """Put everything back."""
         for tensor, before, gradient in self.tensors:
-            if not np.array_equal(tensor.numpy(), before.numpy(), equal_nan=before.is_floating_point()):
+            if tensor.numpy().tobytes() != before.numpy().tobytes():
                 with paddle.no_grad():
                     paddle.assign(before, output=tensor)
             tensor.clear_gradient(False)
@@ -230,7 +230,7 @@ class _State:
             layer.training = training
         paddle.set_rng_state(self.random)
         random.setstate(self.host_random[0])
-        np.random.set_state(self.host_random[1])
+        sys.modules["numpy"].random.set_state(self.host_random[1])
         if self.optimizer is not None:
             self.optimizer.set_state_dict(self.optimizer_state)
 
