@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torcheer.api.compare import autodiff
     from torcheer.api.history import load, log_forward_pass, validate
+    from torcheer.api.profile import profile
     from torcheer.errors import TorcheerError
     from torcheer.history import ModelHistory
 
@@ -28,6 +29,7 @@ __all__ = [
     "autodiff",
     "load",
     "log_forward_pass",
+    "profile",
     "validate",
 ]
 
@@ -37,6 +39,7 @@ _HOMES = {
     "autodiff": "torcheer.api.compare",
     "load": "torcheer.api.history",
     "log_forward_pass": "torcheer.api.history",
+    "profile": "torcheer.api.profile",
     "validate": "torcheer.api.history",
 }
 

@@ -24,6 +24,12 @@ def data(kind: str, result: Any) -> dict[str, Any]:
     return built
 
 
+def text(kind: str, result: Any, **options: Any) -> str:
+    """Return what there is to show of a result as text; the options are the view's."""
+    written: str = import_module(VIEWS[kind]).to_text(data(kind, result), **options)
+    return written
+
+
 def html(kind: str, result: Any) -> str:
     """Return one HTML file, complete in itself, that shows a result."""
     page: str = import_module(PAGE).one_file({kind: data(kind, result)})

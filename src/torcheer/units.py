@@ -58,3 +58,27 @@ def shape_text(shape: Sequence[int | str]) -> str:
     """``(1, 384)`` → ``'(1, 384)'``; ``(384,)`` → ``'(384,)'``."""
     inner = ", ".join(str(size) for size in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def flops_text(flops: int | None) -> str:
+    """``5161600`` → ``'5.162 MFLOP'``; None → ``'unknown'``."""
+    if flops is None:
+        return "unknown"
+    for limit, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if flops >= limit:
+            return f"{_four_digits(flops / limit)} {unit}FLOP"
+    return f"{flops} FLOP"
+
+
+def rate_text(flops_per_second: float | None) -> str:
+    """``5.2e9`` → ``'5.200 GFLOP/s'``; None → ``'unknown'``."""
+    return "unknown" if flops_per_second is None else f"{flops_text(round(flops_per_second))}/s"
+
+
+def ratio_text(ratio: float | None) -> str:
+    """``0.4275`` → ``'42.8 %'``; None → ``'unknown'``."""
+    return "unknown" if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def _four_digits(number: float) -> str:
+    return f"{number:.3f}" if number < 10 else f"{number:.2f}" if number < 100 else f"{number:.1f}"

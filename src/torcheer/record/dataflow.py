@@ -78,6 +78,10 @@ class Dataflow:
         """The op that last returned or wrote a tensor object."""
         return self._objects[ref].maker
 
+    def number_of(self, storage: int) -> int:
+        """The number within the run of a storage by the caller's name; below -1 for one that no value is in."""
+        return self._storages.get(storage, -2 - abs(storage))
+
     def introduce(self, ref: int, value: Value, layout: Layout | None, maker: Maker, *, is_view: bool) -> Value:
         """A tensor object comes to be. ``value.storage`` is the caller's name; it is renumbered here."""
         storage = value.storage

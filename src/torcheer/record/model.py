@@ -255,7 +255,7 @@ class SavedTensor(NamedTuple):
     """A tensor that an autograd node holds for the backward pass."""
 
     op: int | None  # the function-level op whose node it is: index into Record.ops
-    storage: int  # number of its storage, as in Value.storage; -1: not seen in the run
+    storage: int  # number of its storage, as in Value.storage; below -1: one no op was seen to make
     size_bytes: int  # of the whole storage, which is what is kept in memory
     role: str  # "activation" | "param" | "buffer" | "input"
 

@@ -36,6 +36,7 @@ __all__ = [
     "is_functional_wrapper",
     "no_dispatch_mode",
     "no_function_mode",
+    "packed_tensors",
     "plain_kernel",
     "plain_override_checks",
     "run_kernel",
@@ -153,6 +154,29 @@ def run_kernel(func: Any, tensor: torch.Tensor, args: tuple[Any, ...], kwargs: d
     """Run an operator's kernel for ``tensor``'s device, so that modes which are active see inside it."""
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, tensor.device.type.upper()))
     return func.redispatch(keys, *args, **kwargs)
+
+
+_packed_names: dict[type, tuple[str, ...]] = {}
+
+
+def packed_tensors(node: Any) -> Iterator[torch.Tensor]:
+    """The tensors an autograd node holds, as they are packed: hooks that unpack them are not run.
+
+    Fallback where PyTorch does not show what is packed: none of them, and no memory is said to be held.
+    """
+    kind = type(node)
+    names = _packed_names.get(kind)
+    if names is None:
+        names = _packed_names[kind] = tuple(name for name in dir(node) if name.startswith("_raw_saved_"))
+    for name in names:
+        packed = getattr(node, name)
+        for one in packed if isinstance(packed, (tuple, list)) else (packed,):
+            try:
+                data = getattr(one, "data", None)
+            except RuntimeError:
+                continue  # it has been freed
+            if isinstance(data, torch.Tensor):
+                yield data
 
 
 # With a function mode active, ``has_torch_function`` answers True for every call. Python composites

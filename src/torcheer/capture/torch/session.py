@@ -52,7 +52,7 @@ class TorchSession:
         level: type[FunctionLevel] = FunctionLevel,
         *,
         aten_level: AtenLevelMaker = AtenLevel,
-        backward: type[BackwardRecorder] = BackwardRecorder,
+        backward: Callable[..., BackwardRecorder] = BackwardRecorder,
     ) -> None:
         self.model = model
         self.inputs = inputs
@@ -159,6 +159,23 @@ class TorchSession:
             owners = self._owners = self._owners or Owners(finisher)
             while self._backward.pending:
                 add_backward(finisher, owners, self._backward.pending.pop(0))
+
+    @property
+    def finisher(self) -> Finisher:
+        """What turned the tape into the record; it knows which event became what."""
+        self.record()
+        assert self._finisher is not None
+        return self._finisher
+
+    @property
+    def backward_recorder(self) -> BackwardRecorder:
+        """What records the backward passes."""
+        return self._backward
+
+    def owners(self) -> Owners:
+        """Which forward op each autograd node belongs to."""
+        self._owners = self._owners or Owners(self.finisher)
+        return self._owners
 
     def ops_by_event(self) -> dict[int, int]:
         """Event on the tape → index into ``record.ops``."""

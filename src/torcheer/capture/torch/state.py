@@ -24,7 +24,8 @@ _LINE_BYTES = 64  # memory is given out at multiples of this; kernels choose the
 class RunState:
     """Model, inputs and random numbers as they are before a run."""
 
-    def __init__(self, model: Any, inputs: Inputs) -> None:
+    def __init__(self, model: Any, inputs: Inputs, *, with_params: bool = True) -> None:
+        """``with_params`` off: for runs that change no params, which may be too large to copy."""
         structure = snapshot(model)
         self.random = random_state()
         self.host_random = host_random_state()
@@ -32,7 +33,8 @@ class RunState:
         held += [tensor for _, tensor in inputs.tensors()]
         for _, _, module in structure.modules:
             held += [value for value in vars(module).values() if isinstance(value, Tensor)]
-        self.tensors = [(tensor, copy_of(tensor)) for tensor in held if is_ordinary(tensor)]
+        copied = held if with_params else [tensor for tensor in held if not isinstance(tensor, torch.nn.Parameter)]
+        self.tensors = [(tensor, copy_of(tensor)) for tensor in copied if is_ordinary(tensor)]
         self.gradients = [(tensor, tensor.grad) for tensor in held if tensor.is_leaf]
         self.attributes = [(module, _Attributes(module)) for _, _, module in structure.modules]
 

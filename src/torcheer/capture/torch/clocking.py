@@ -1,0 +1,136 @@
+"""Times of forward and backward: of each module call, each op and each autograd node, cleaned of recording's cost.
+
+The forward's times are on the tape. In the backward pass a hook before and one after each node take the time; nodes
+are told apart by autograd's sequence numbers, and no hook is put on a module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+import torch
+
+from torcheer.capture.torch.backward import BackwardRecorder
+from torcheer.capture.torch.finite import FiniteMeter
+from torcheer.capture.torch.held import nodes_below
+from torcheer.capture.torch.tape import ATEN, CALL, OP, CallEvent, OpEvent, Tape
+
+Tensor = torch.Tensor
+LEAF, NODE = 0, 1
+
+
+class NodeTime(NamedTuple):
+    """One evaluation of one autograd node."""
+
+    kind: int  # NODE, or LEAF where a gradient is added to a leaf's
+    key: int  # sequence number of the node, or id() of the leaf
+    start_ns: int
+    end_ns: int
+    inside_ns: int  # nodes that ran inside it (reentrant checkpointing)
+    first: int  # the tape's events that happened during it are events[first:end]
+    end: int
+
+
+class TimedBackward(BackwardRecorder):
+    """Records a backward pass with the time of every node.
+
+    ``records`` off: nothing but the times, for repeats. ``finite``: also looks at every gradient.
+    """
+
+    records = True
+    finite: FiniteMeter | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.nodes: list[NodeTime] = []
+        self.wall_ns = 0
+        self.first_seq = 0  # next sequence number when the last pass began
+        self._open: list[list[int]] = []  # of nodes being evaluated: when they began, time inside, events so far
+
+    def _hook(self, roots: Any) -> list[Any]:
+        handles = super()._hook(roots) if self.records else []
+        self.first_seq = self._first_seq
+        for node in nodes_below(roots):
+            variable = getattr(node, "variable", None)
+            kind, key = (NODE, node._sequence_nr()) if variable is None else (LEAF, id(variable))
+            handles.append(node.register_prehook(self._begin))
+            handles.append(node.register_hook(partial(self._end, kind, key)))
+        return handles
+
+    def _begin(self, _gradients: Any) -> None:
+        self._open.append([perf_counter_ns(), 0, len(self.tape.events)])
+
+    def _end(self, kind: int, key: int, _inputs: Any, _outputs: Any) -> None:
+        end = perf_counter_ns()
+        if not self._open:
+            return  # it began before it was hooked
+        start, inside, first = self._open.pop()
+        self.nodes.append(NodeTime(kind, key, start, end, inside, first, len(self.tape.events)))
+        if self._open:
+            self._open[-1][1] += end - start
+
+    def _add(self, gradient: Tensor, seq: int | None, output: int, leaf: Any, *, keep: bool) -> None:
+        super()._add(gradient, seq, output, leaf, keep=keep)
+        if self.finite is not None:
+            self.finite.look_at_gradient(self._now.number, seq, output if seq is not None else int(leaf), gradient)
+
+
+@dataclass
+class Bias:
+    """What recording costs, in nanoseconds."""
+
+    op: float = 0.0  # an op, to whatever is around it
+    op_inside: float = 0.0  # an op, within its own time
+    call: float = 0.0  # a module call, to whatever is around it
+    node: float = 0.0  # an autograd node, within its own time, and again outside of it
+    aten: float = 0.0  # an ATen call, to what is around it
+    costs: dict[int, int] = field(default_factory=dict)  # measured on the spot: event of an ATen call → ns
+
+
+@dataclass
+class Stretch:
+    """Times of one run: own times by event, cleaned of bias."""
+
+    calls: dict[int, int] = field(default_factory=dict)  # event → ns of its own work
+    ops: dict[int, int] = field(default_factory=dict)  # event → ns
+
+
+def stretch_of(tape: Tape, bias: Bias, first: int, end: int) -> Stretch:
+    """Times of the module calls and ops among ``tape.events[first:end]``."""
+    events = tape.events
+    own: dict[int, float] = {}  # event → own time so far
+    around: list[tuple[int, int]] = []  # (end, event) of what is open
+
+    def charge(cost: float) -> None:
+        """Take recording's cost from all ops around and from the innermost call: further out that call's time is."""
+        for _, event in reversed(around):
+            own[event] -= cost
+            if events[event][0] == CALL:
+                return
+
+    for index in range(first, end):
+        raw = events[index]
+        while around and around[-1][0] <= index:
+            around.pop()
+        if type(raw) is not tuple:
+            continue
+        if raw[0] == ATEN:
+            charge(bias.aten + bias.costs.get(index, 0))
+        elif raw[0] == OP:
+            op = OpEvent._make(raw)
+            charge(bias.op)
+            own[index] = op.end_ns - op.start_ns - bias.op_inside
+            around.append((op.end, index))
+        else:
+            call = CallEvent._make(raw)
+            spent = call.end_ns - call.start_ns
+            charge(spent + bias.call)
+            own[index] = spent
+            around.append((call.end, index))
+    found = Stretch()
+    for index, spent in own.items():
+        (found.calls if events[index][0] == CALL else found.ops)[index] = max(0, round(spent))
+    return found

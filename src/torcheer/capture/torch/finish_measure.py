@@ -1,0 +1,99 @@
+"""Puts what was measured into the record: events of memory, what the graph holds, and what was not finite."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Any
+
+import torch
+
+from torcheer.capture.torch.held import Held
+from torcheer.capture.torch.measure import Measurements
+from torcheer.capture.torch.session import TorchSession
+from torcheer.capture.torch.tape import ATEN, CALL, CallEvent
+from torcheer.record.model import MemoryEvent, NonFinite, Record, SavedTensor
+
+
+def add_measurements(session: TorchSession, done: Measurements, held: list[Held]) -> Record:
+    """The session's record with what was measured in it. May be called again after a further backward pass."""
+    record = session.record()
+    events = session.tape.events
+    places = [place for place, raw in enumerate(events) if type(raw) is tuple and raw[0] == ATEN]
+    record.held = _held(session, record, held)
+    if done.finite is not None:
+        record.nonfinite = [
+            NonFinite(bisect_left(places, hit.event) - 1, hit.output, hit.facts, hit.inputs) for hit in done.finite.hits
+        ]
+        _mark_gradients(session, record, done)
+    if done.memory is not None:
+        _add_memory(session, record, done, places)
+    return record
+
+
+def _held(session: TorchSession, record: Record, held: list[Held]) -> list[SavedTensor]:
+    owner = {seq: op.index for op in record.ops if op.seq is not None for seq in range(*op.seq)}
+    roles = {value.storage: value.kind for value in record.values if value.kind in ("param", "buffer", "input")}
+    number_of = session.finisher.flow.number_of
+    found: dict[tuple[int | None, int], SavedTensor] = {}
+    for one in held:
+        storage = number_of(one.storage)
+        op = owner.get(one.seq)
+        found[op, storage] = SavedTensor(op, storage, one.size_bytes, roles.get(storage, "activation"))
+    return list(found.values())
+
+
+def _mark_gradients(session: TorchSession, record: Record, done: Measurements) -> None:
+    assert done.finite is not None
+    targets, finisher = session.owners().targets, session.finisher
+    bad: set[tuple[int, int | None, int | None]] = set()  # (backward, value, param)
+    for number, seq, output in done.finite.bad_gradients:
+        if seq is None:
+            bad.add((number, finisher.input_values.get(output), finisher.values.param_refs.get(output)))
+        else:
+            bad.update((number, value, None) for value in targets.get((seq, output), ()))
+    for row in record.gradients:
+        row.is_finite = (row.backward, row.value, row.param) not in bad
+
+
+def _add_memory(session: TorchSession, record: Record, done: Measurements, places: list[int]) -> None:
+    meter, tape = done.memory, session.tape
+    assert meter is not None
+    number_of = session.finisher.flow.number_of
+    raw = [(stamp, call, number_of(storage), delta) for stamp, call, storage, delta in meter.events]
+    gradients = {number_of(storage) for storage in _gradient_storages(session.model, done)}
+    kept = {tensor.storage for tensor in record.held}
+    stamps = [stamp for stamp, _, _, _ in raw]
+    end = bisect_right(stamps, tape.forward_end)
+    alive: set[int] = set()
+    for _, _, storage, delta in raw[:end]:
+        alive.add(storage) if delta > 0 else alive.discard(storage)
+    lasting = kept | alive
+    record.memory = []
+    for place, (stamp, _, storage, delta) in enumerate(raw):
+        role = "temporary"
+        if storage in gradients:
+            role = "gradient"
+        elif storage in lasting and (place < end or delta < 0):
+            role = "activation"
+        record.memory.append(MemoryEvent(storage, delta, bisect_left(places, stamp) - 1, role))
+    for index, event in enumerate(tape.events[: tape.forward_end]):
+        if type(event) is tuple and event[0] == CALL:
+            call = session.finisher.call_of.get(index)
+            if call is not None:
+                record.calls[call].memory = _span(raw, stamps, index, CallEvent._make(event).end)
+
+
+def _span(raw: list[tuple[int, int, int, int]], stamps: list[int], index: int, end: int) -> tuple[int, int]:
+    """Which events fell into a call. At its very end, those that came after it are told by the call then open."""
+    first = bisect_left(stamps, index + 1)
+    last = bisect_right(stamps, end)
+    while last > first and raw[last - 1][0] == end and raw[last - 1][1] < index:
+        last -= 1
+    return first, last
+
+
+def _gradient_storages(model: Any, done: Measurements) -> set[int]:
+    if not isinstance(model, torch.nn.Module) or done.memory is None:
+        return set()
+    numbers = (done.memory.number_at(param.grad) for param in model.parameters())
+    return {number for number in numbers if number is not None}

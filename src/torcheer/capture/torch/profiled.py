@@ -1,0 +1,178 @@
+"""Runs a model for a profile: once measured, then timed without the ATen level; the record holds both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torcheer.capture.torch.calibrate import calibrate, lean_backward, no_aten_level
+from torcheer.capture.torch.clocking import TimedBackward
+from torcheer.capture.torch.finish_measure import add_measurements
+from torcheer.capture.torch.held import Held, held_by
+from torcheer.capture.torch.inputs import Inputs
+from torcheer.capture.torch.measure import Measurements
+from torcheer.capture.torch.session import TorchSession
+from torcheer.capture.torch.state import RunState
+from torcheer.capture.torch.tape import named_tensors
+from torcheer.capture.torch.timed import Key, Marks, Matcher, PathError, times_of_the_run, timings_of
+from torcheer.errors import CaptureError
+from torcheer.record.model import Diagnostic, Record
+
+Tensor = torch.Tensor
+LossOf = Callable[[Any], Tensor]
+KINDS = ("time", "memory", "flops", "nan")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to measure, and how."""
+
+    measure: tuple[str, ...] = KINDS
+    backward: bool = False
+    loss: LossOf | None = None
+    num_repeats: int = 5
+    num_warm_up: int = 1
+
+    @property
+    def needs_aten(self) -> bool:
+        """Does anything asked for need the ATen level?"""
+        return set(self.measure) != {"time"}
+
+
+class ProfiledRun:
+    """One measured run, forward and perhaps backward."""
+
+    def __init__(self, model: Any, inputs: Inputs, measure: tuple[str, ...], execution: str = "real") -> None:
+        self.measure = measure
+        self.done = Measurements(memory="memory" in measure, nan="nan" in measure and execution == "real")
+        needs_aten = set(measure) != {"time"}
+        level = self.done.level if needs_aten else no_aten_level
+        self.session = TorchSession(model, inputs, None, aten_level=level, backward=self._recorder)
+        facts = self.session.run_facts
+        facts.execution = execution
+        facts.measured = tuple(kind for kind in measure if kind != "nan" or execution == "real")
+        self._held: list[Held] = []
+
+    def _recorder(self, *args: Any) -> TimedBackward:
+        recorder = TimedBackward(*args)
+        recorder.finite = self.done.finite
+        return recorder
+
+    def forward(self) -> Any:
+        """Call the model."""
+        output = self.session.run()
+        if "memory" in self.measure:
+            self._held = held_by((tensor for _, tensor in named_tensors(output)), self.session.tape)
+        return output
+
+    def record(self) -> Record:
+        """The record with everything that was measured."""
+        self.done.close()
+        record = add_measurements(self.session, self.done, self._held)
+        facts = record.run
+        if facts.execution == "real" and "time" in self.measure and facts.error is None:
+            record.timings = times_of_the_run(self.session, self.done.costs)
+            facts.clock, facts.num_repeats = "wall", 0
+        return record
+
+
+def profile_run(model: Any, inputs: Inputs, wish: Wish) -> Record:
+    """Run the model for a profile and leave it as it was. What it raises comes through, with ``record`` on it."""
+    state = RunState(model, inputs, with_params=False)
+    run = ProfiledRun(model, inputs, wish.measure)
+    try:
+        _clear_gradients(model)
+        with torch.set_grad_enabled(torch.is_grad_enabled() or wish.backward):
+            output = run.forward()
+            if wish.backward:
+                loss = loss_of(output, wish.loss)
+                with run.session.watching_backward():
+                    loss.backward()
+        record = run.record()
+        if "time" in wish.measure and wish.num_repeats:
+            _time(model, inputs, wish, run.session, record)
+        return record
+    except BaseException as error:
+        error.profile_record = run.record  # type: ignore[attr-defined]
+        raise
+    finally:
+        state.restore()
+
+
+def _time(model: Any, inputs: Inputs, wish: Wish, measured: TorchSession, record: Record) -> None:
+    """Run the model without the ATen level, some times, and put the times into the record."""
+    bias, matcher = calibrate(), Matcher(measured)
+    runs: list[Counter[Key]] = []
+    for turn in range(wish.num_warm_up + wish.num_repeats):
+        session = _timed_run(model, inputs, wish)
+        if turn < wish.num_warm_up:
+            continue
+        try:
+            runs.append(matcher.times(Marks.of(session), bias))
+        except PathError:
+            record.diagnostics.append(
+                Diagnostic(
+                    "path-differs",
+                    "Times are of the measured run and contain a part of what recording costs: when the model was run "
+                    "again for its times, it made other calls. Profile it in eval mode, or with a fixed path.",
+                )
+            )
+            return
+    record.timings = timings_of(runs)
+    facts = record.run
+    facts.clock, facts.num_repeats, facts.num_warm_up = "wall", wish.num_repeats, wish.num_warm_up
+
+
+def _timed_run(model: Any, inputs: Inputs, wish: Wish) -> TorchSession:
+    _clear_gradients(model)
+    session = TorchSession(model, inputs, None, aten_level=no_aten_level, backward=lean_backward)
+    with torch.set_grad_enabled(torch.is_grad_enabled() or wish.backward):
+        output = session.run()
+        if wish.backward:
+            loss = loss_of(output, wish.loss)
+            with session.watching_backward():
+                loss.backward()
+    session.output = None
+    return session
+
+
+def _clear_gradients(model: Any) -> None:
+    if isinstance(model, torch.nn.Module):
+        model.zero_grad(set_to_none=True)
+
+
+def loss_of(output: Any, chosen: LossOf | None) -> Tensor:
+    """The number to run backward from: the user's, the model's own, or the mean of what it returned."""
+    if chosen is not None:
+        loss = chosen(output)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise CaptureError(
+                f"loss must return a tensor of one number, and it returned {what}. "
+                "Pass a function such as loss=lambda output: output.mean()."
+            )
+    else:
+        own = getattr(output, "loss", None)
+        loss = own if isinstance(own, Tensor) and own.numel() == 1 else _mean(output)
+    if not loss.requires_grad:
+        raise CaptureError(
+            "backward=True needs a loss that requires grad, and nothing the model returned does. Check that the model's "
+            "params require grad (requires_grad_()) and that its forward is not under torch.no_grad(), or profile "
+            "with backward=False."
+        )
+    return loss
+
+
+def _mean(output: Any) -> Tensor:
+    means = [
+        tensor.float().mean() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.mean()
+        for _, tensor in named_tensors(output)
+        if tensor.dtype.is_floating_point and tensor.requires_grad
+    ]
+    if not means:
+        return torch.zeros(())
+    return torch.stack([mean.to(means[0].device, means[0].dtype) for mean in means]).sum()

@@ -1,0 +1,29 @@
+"""What the reader of a report must know: what is partial or unknown, and why."""
+
+from __future__ import annotations
+
+from torcheer.profiling.report import Report
+from torcheer.units import counted_text
+
+
+def notes_of(report: Report, is_timed: bool) -> list[str]:
+    """Sentences, most important first."""
+    run = report.record.run
+    notes = []
+    if run.error is not None:
+        notes.append(f"Partial: the run ended in {run.error}. What happened before it is shown.")
+    if report.uncounted:
+        functions = ", ".join(one.function for one in report.uncounted[:4]) + (", …" * (len(report.uncounted) > 4))
+        calls = counted_text(sum(one.num_calls for one in report.uncounted), "call")
+        notes.append(
+            f"FLOPs are partial: {calls} of operators without a formula ({functions}) are not in them. "
+            "Add one with torcheer.profiling.register_formula."
+        )
+    if not is_timed and run.execution == "real":
+        notes.append("Times are of the recorded run and contain what recording costs.")
+    if run.execution == "fake":
+        notes.append("Nothing was computed (execution='fake'): memory is predicted, and there are no times.")
+    if run.num_backward == 0:
+        notes.append("No backward pass was recorded: its columns are empty.")
+    notes += [diagnostic.message for diagnostic in report.record.diagnostics]
+    return notes
