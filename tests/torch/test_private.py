@@ -206,3 +206,22 @@ def test_higher_order_operators_can_run_their_functions_under_autograd() -> None
     with Passes():
         out = run(torch.tensor(True), lambda x: x * weight, lambda x: x, (torch.ones(2),))
     assert out.requires_grad
+
+
+def test_packed_tensors_are_what_a_node_holds() -> None:
+    """Without it nothing is known to be held for the backward pass."""
+    x, w = torch.ones(4, requires_grad=True), torch.ones(4)
+    node = (x * w).grad_fn
+    assert [tensor.data_ptr() for tensor in private.packed_tensors(node)] == [w.data_ptr()]
+
+
+def test_packed_tensors_does_not_run_the_users_hooks() -> None:
+    """Without this, looking at a checkpoint would compute it again."""
+    x = torch.ones(4, requires_grad=True)
+
+    def refuse(_packed: object) -> torch.Tensor:
+        raise AssertionError("it was unpacked")
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: (tensor,), refuse):
+        y = x * torch.ones(4)
+    assert list(private.packed_tensors(y.grad_fn)) == []

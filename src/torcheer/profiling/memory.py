@@ -92,7 +92,8 @@ class Memory:
 
     def held_for_backward(self) -> tuple[int, int]:
         """Bytes of all storages the graph holds, each once: of activations and inputs, and of params and buffers."""
-        own, shared = {}, {}
+        own: dict[int, int] = {}
+        shared: dict[int, int] = {}
         for tensor in self.record.held:
             (shared if tensor.role in SHARED_ROLES else own)[tensor.storage] = tensor.size_bytes
         return sum(own.values()), sum(shared.values())
@@ -110,7 +111,8 @@ class Memory:
 
     def _extra_backward(self) -> dict[int, int]:
         """The most a call's nodes took beyond what they left behind, which are gradients."""
-        record, extra = self.record, {}
+        record = self.record
+        extra: dict[int, int] = {}
         open_runs: dict[int, Run] = {}
 
         def close(call: int) -> None:

@@ -129,9 +129,9 @@ def _judge(record: Record, findings: list[Finding], origin_of: dict[int, int]) -
     """Say how far each origin came, and which of them do harm."""
     outputs = {item.value for op in record.ops if op.kind == "output" for item in op.outputs}
     storages = {record.values[value].storage for value in outputs}
-    for storage, origin in origin_of.items():
+    for storage, source in origin_of.items():
         if storage in storages:
-            _reach(findings[origin], "output")
+            _reach(findings[source], "output")
     by_op = {one.op: one for one in findings if one.phase != "backward" and one.kind == "inf" and one.op is not None}
     for finding in findings:
         if finding.phase == "backward" and finding.op in by_op and finding.kind in ("nan", "inf"):

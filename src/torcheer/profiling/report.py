@@ -269,27 +269,31 @@ class Report:
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Everything, as plain data; with ``path`` also written there, whole or not at all."""
-        from torcheer.profiling import export  # it reads this module's types
+        from torcheer.profiling.export import to_json, written  # it reads this module's types
 
-        return export.written(export.to_json(self), path)
+        return written(to_json(self), path)
 
     def to_inspector_gadgets(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """The JSON of Inspector Gadgets: same names and nesting; megabytes (10⁶) and milliseconds."""
-        from torcheer.profiling import export, gadgets  # they read this module's types
+        # They read this module's types.
+        from torcheer.profiling.export import written
+        from torcheer.profiling.gadgets import to_inspector_gadgets
 
-        return export.written(gadgets.to_inspector_gadgets(self), path)
+        return written(to_inspector_gadgets(self), path)
 
     def to_chrome_trace(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """A trace for Perfetto or chrome://tracing: module calls and ops on a time axis, memory as a counter."""
-        from torcheer.profiling import chrome, export  # they read this module's types
+        # They read this module's types.
+        from torcheer.profiling.chrome import to_chrome_trace
+        from torcheer.profiling.export import written
 
-        return export.written(chrome.to_chrome_trace(self), path)
+        return written(to_chrome_trace(self), path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """One HTML file, complete in itself; with ``path`` also written there."""
-        from torcheer.profiling import export  # it reads this module's types
+        from torcheer.profiling.export import write_text  # it reads this module's types
 
         text = shown.html("profile", self)
         if path is not None:
-            export.write_text(Path(path), text)
+            write_text(Path(path), text)
         return text

@@ -126,9 +126,9 @@ def stretch_of(tape: Tape, bias: Bias, first: int, end: int) -> Stretch:
             around.append((op.end, index))
         else:
             call = CallEvent._make(raw)
-            spent = call.end_ns - call.start_ns
-            charge(spent + bias.call)
-            own[index] = spent
+            whole = call.end_ns - call.start_ns
+            charge(whole + bias.call)
+            own[index] = whole
             around.append((call.end, index))
     found = Stretch()
     for index, spent in own.items():

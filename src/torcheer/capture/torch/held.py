@@ -24,10 +24,10 @@ class Held(NamedTuple):
     size_bytes: int  # of its storage
 
 
-def nodes_below(roots: Iterable[Tensor]) -> Iterator[Any]:
+def nodes_below(roots: Iterable[Any]) -> Iterator[Any]:
     """Every autograd node that leads to these tensors, each once."""
     seen: set[Any] = set()
-    stack = [root.grad_fn for root in roots if isinstance(root, Tensor) and root.grad_fn is not None]
+    stack = [root.grad_fn for root in roots if root.grad_fn is not None]
     while stack:
         node = stack.pop()
         if node in seen:

@@ -23,7 +23,7 @@ from torcheer.errors import CaptureError
 from torcheer.record.model import Diagnostic, Record
 
 Tensor = torch.Tensor
-LossOf = Callable[[Any], Tensor]
+LossOf = Callable[[Any], Any]
 KINDS = ("time", "memory", "flops", "nan")
 
 
@@ -148,7 +148,7 @@ def _clear_gradients(model: Any) -> None:
 def loss_of(output: Any, chosen: LossOf | None) -> Tensor:
     """The number to run backward from: the user's, the model's own, or the mean of what it returned."""
     if chosen is not None:
-        loss = chosen(output)
+        loss: Any = chosen(output)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise CaptureError(
@@ -158,11 +158,12 @@ def loss_of(output: Any, chosen: LossOf | None) -> Tensor:
     else:
         own = getattr(output, "loss", None)
         loss = own if isinstance(own, Tensor) and own.numel() == 1 else _mean(output)
+    assert isinstance(loss, Tensor)
     if not loss.requires_grad:
         raise CaptureError(
-            "backward=True needs a loss that requires grad, and nothing the model returned does. Check that the model's "
-            "params require grad (requires_grad_()) and that its forward is not under torch.no_grad(), or profile "
-            "with backward=False."
+            "backward=True needs a loss that requires grad, and nothing the model returned does. Check that params of "
+            "the model require grad (requires_grad_()) and that its forward is not under torch.no_grad(), or "
+            "profile with backward=False."
         )
     return loss
 

@@ -1,0 +1,152 @@
+"""A report as plain data, and plain data in files. A file appears whole or not at all.
+
+Every number of the JSON is bytes, nanoseconds, FLOPs or a count; null is unknown. ``metrics`` says of each whether it
+was measured, predicted, computed by a formula, or is partial, and how.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torcheer import __version__
+from torcheer.errors import RecordFileError
+from torcheer.profiling.report import CallRow, Figures, Report, Row
+
+SCHEMA_VERSION = 1
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """Everything in a report."""
+    record = report.record
+    return {
+        "format": "torcheer-profile",
+        "schema_version": SCHEMA_VERSION,
+        "torcheer": __version__,
+        "run": {name: value for name, value in asdict(record.run).items() if name != "output_data"},
+        "metrics": metrics(report),
+        "totals": {**asdict(report.totals), "figures": _figures(report.totals.figures)},
+        "coverage": {
+            "aten_calls": len(record.aten),
+            "uncounted": [asdict(one) for one in report.uncounted],
+            "flops_share": report.totals.flops_share,
+        },
+        "modules": [_row(row) for row in report.rows],
+        "module_calls": [_call(call) for call in report.calls],
+        "ops": [{**asdict(op), "figures": _figures(op.figures)} for op in report.ops],
+        "findings": [asdict(finding) for finding in report.findings],
+        "memory_timeline": [asdict(point) for point in report.timeline],
+        "diagnostics": [diagnostic._asdict() for diagnostic in record.diagnostics],
+        "notes": list(report.notes),
+    }
+
+
+def metrics(report: Report) -> dict[str, dict[str, Any]]:
+    """Of each kind of figure: how it came to be, and whether something is missing."""
+    run = report.record.run
+    is_timed = bool(report.record.timings)
+    is_fake = run.execution == "fake"
+    unknown = {"status": "unavailable", "method": "not measured in this run"}
+    time = {
+        "status": "measured",
+        "unit": "ns",
+        "clock": run.clock or "wall",
+        "n": run.num_repeats or 1,
+        "method": "runs without the ATen level, recording's cost subtracted"
+        if run.num_repeats
+        else "the recorded run, recording's cost subtracted"
+        if is_timed
+        else "the recorded run, recording's cost included",
+    }
+    flops = {"status": "partial" if report.is_partial else "formula", "unit": "FLOP", "method": "formulas of shapes"}
+    memory = {
+        "status": "predicted" if is_fake else "measured",
+        "unit": "bytes",
+        "method": "storages made and given back by ATen ops; what a kernel takes and gives back within is not seen",
+    }
+    numerics = {"status": "measured", "unit": "bool", "method": "sums of what every ATen op returned"}
+    have = set(run.measured) or {"time", "flops"}
+    return {
+        "time": time if "time" in have and not is_fake else unknown,
+        "flops": flops if "flops" in have else unknown,
+        "memory": memory if "memory" in have else unknown,
+        "numerics": numerics if "nan" in have else unknown,
+    }
+
+
+def _figures(figures: Figures) -> dict[str, Any]:
+    return {
+        **asdict(figures),
+        "macs_forward": figures.macs_forward,
+        "intensity": figures.intensity,
+        "achieved_flops_forward": figures.flops_per_second,
+        "achieved_flops_backward": figures.flops_per_second_backward,
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {**asdict(row), "own": _figures(row.own), "total": _figures(row.total)}
+
+
+def _call(call: CallRow) -> dict[str, Any]:
+    data = {**asdict(call), "own": _figures(call.own), "total": _figures(call.total)}
+    if call.memory is not None:
+        memory = call.memory
+        data["memory"] = {
+            **asdict(memory), "retained": memory.retained, "transient": memory.transient,
+            "extra_forward": memory.extra_forward,
+        }  # fmt: skip
+    return data
+
+
+def written(data: dict[str, Any], path: str | os.PathLike[str] | None) -> dict[str, Any]:
+    """The same data, also in a file if a path is given."""
+    if path is not None:
+        write_text(Path(path), json.dumps(data, indent=1, allow_nan=False, default=str))
+    return data
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    name = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except OSError as error:
+        if name is not None:
+            with suppress(OSError):
+                os.unlink(name)
+        raise unwritable(path, error.strerror or str(error)) from error
+
+
+def unwritable(path: Path, reason: str) -> RecordFileError:
+    """The error for a place that cannot be written to."""
+    return RecordFileError(f"{path}: cannot be written ({reason}). Give a path in a folder you may write to.")
+
+
+def check_writable(path: Path) -> None:
+    """Raise if a file could not be written there, before anything is run for it."""
+    if path.is_dir():
+        raise unwritable(path, "it is a folder")
+    folder = path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        raise unwritable(path, f"{folder} is not a folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise unwritable(path, f"no permission to write in {folder}")
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
