@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torcheer.api.compare import autodiff
+    from torcheer.api.explore import explore
     from torcheer.api.history import load, log_forward_pass, validate
     from torcheer.api.profile import profile
     from torcheer.errors import TorcheerError
@@ -27,6 +28,7 @@ __all__ = [
     "TorcheerError",
     "__version__",
     "autodiff",
+    "explore",
     "load",
     "log_forward_pass",
     "profile",
@@ -37,6 +39,7 @@ _HOMES = {
     "ModelHistory": "torcheer.history",
     "TorcheerError": "torcheer.errors",
     "autodiff": "torcheer.api.compare",
+    "explore": "torcheer.api.explore",
     "load": "torcheer.api.history",
     "log_forward_pass": "torcheer.api.history",
     "profile": "torcheer.api.profile",

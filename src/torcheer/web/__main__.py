@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
+from torcheer.api.explore import DEFAULT_PORT, PREFIX
 from torcheer.errors import TorcheerError
 from torcheer.web.serve import Address, serve
-from torcheer.web.subjects import open_subject
-
-DEFAULT_PORT = 5000
+from torcheer.web.shelf import Shelf
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -24,21 +25,31 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--idle", type=float, default=0, metavar="SECONDS", help="end after so long without a reader (default: never)"
     )
+    parser.add_argument("--temporary", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)  # removed at the end
     return parser
 
 
 def main() -> int:
     given = arguments().parse_args()
     try:
-        subjects = [open_subject(path.absolute()) for path in given.paths]
+        shelf = Shelf([path.absolute() for path in given.paths])
         address = Address(given.host, given.port, tuple(given.allow_host), given.token)
-        serve(subjects, address, idle_s=given.idle, parent=given.parent)
+        serve(shelf, address, idle_s=given.idle, parent=given.parent)
     except TorcheerError as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         pass
+    finally:
+        if given.temporary is not None:
+            remove_temporary(given.temporary)
     return 0
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what ``torcheer.explore`` wrote for this server, and no other folder."""
+    if folder.name.startswith(PREFIX) and folder.parent == Path(tempfile.gettempdir()):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

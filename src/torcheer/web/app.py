@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from torcheer.errors import LookupKeyError, TorcheerError
 from torcheer.views import page
 from torcheer.web import openapi
 from torcheer.web.answers import RequestError, answer, number, paged, refusal
-from torcheer.web.subjects import Subject
+from torcheer.web.shelf import Shelf
 
 LOOK_EVERY_S = 0.2  # how often a growing run is looked at while somebody watches
 HEARTBEAT_S = 15  # an event at least this often, so that proxies keep the stream open
@@ -44,8 +44,8 @@ class Activity:
 class Explorer:
     """The answers, by route."""
 
-    def __init__(self, subjects: Sequence[Subject], activity: Activity) -> None:
-        self.subjects = list(subjects)
+    def __init__(self, shelf: Shelf, activity: Activity) -> None:
+        self.shelf = shelf
         self.activity = activity
 
     async def page(self, _request: Request) -> Response:
@@ -62,7 +62,7 @@ class Explorer:
         return answer(openapi.DESCRIPTION)
 
     async def subject(self, request: Request) -> Response:
-        subject = self._subject(request)
+        subject = self.shelf[request.path_params["id"]]
         data = await run_in_threadpool(subject.data, dict(request.query_params))
         at = request.query_params.get("at")
         if at is not None:
@@ -71,36 +71,48 @@ class Explorer:
         return await run_in_threadpool(partial(answer, data))
 
     async def details(self, request: Request) -> Response:
-        return answer(await run_in_threadpool(self._subject(request).details, dict(request.query_params)))
+        return await self._answered(request, self.shelf[request.path_params["id"]].details)
+
+    async def series(self, request: Request) -> Response:
+        return await self._answered(request, self.shelf.run(request.path_params["id"]).series)
+
+    async def scalars(self, request: Request) -> Response:
+        return await self._answered(request, self.shelf.run(request.path_params["id"]).scalars)
+
+    async def changes(self, request: Request) -> Response:
+        return await self._answered(request, self.shelf.run(request.path_params["id"]).changes)
+
+    async def at(self, request: Request) -> Response:
+        return await self._answered(request, self.shelf.run(request.path_params["id"]).at)
 
     async def events(self, request: Request) -> Response:
         return StreamingResponse(self._events(request), media_type="text/event-stream")
 
+    async def _answered(self, request: Request, part: Callable[[Mapping[str, str]], dict[str, Any]]) -> Response:
+        options = dict(request.query_params)
+        return await run_in_threadpool(lambda: answer(part(options)))
+
     def _listing(self) -> list[dict[str, Any]]:
+        found = [(index, self.shelf[index]) for index in self.shelf.look()]
         return [
             {"id": index, "kind": subject.kind, "title": subject.title, "last_step": subject.last_step()}
-            for index, subject in enumerate(self.subjects)
+            for index, subject in found
         ]
-
-    def _subject(self, request: Request) -> Subject:
-        number: int = request.path_params["id"]
-        if number >= len(self.subjects):
-            raise RequestError(404, f"There is no subject {number}; there are {len(self.subjects)}, from 0.")
-        return self.subjects[number]
 
     async def _events(self, request: Request) -> AsyncIterator[str]:
         """Yield "new up to step N" for every run that has grown; the reader then asks for what it lacks."""
         self.activity.num_streams += 1
-        told: dict[int, int | None] = {}
+        told: dict[int, str] = {}
         silent_since = 0.0
         try:
             while not await request.is_disconnected():
-                for index, subject in enumerate(self.subjects):
-                    step = await run_in_threadpool(subject.last_step)
-                    if step is not None and step != told.get(index, -1):
-                        told[index] = step
+                for index in await run_in_threadpool(self.shelf.look):
+                    mark = await run_in_threadpool(self.shelf[index].mark)
+                    if mark is not None and mark != told.get(index):
+                        told[index] = mark
                         silent_since = time.monotonic()
-                        yield f"id: {step}\ndata: {json.dumps({'subject': index, 'last_step': step})}\n\n"
+                        grown = {"subject": index, "last_step": await run_in_threadpool(self.shelf[index].last_step)}
+                        yield f"id: {grown['last_step']}\ndata: {json.dumps(grown)}\n\n"
                 if time.monotonic() - silent_since > HEARTBEAT_S:
                     silent_since = time.monotonic()
                     yield ": still here\n\n"
@@ -125,9 +137,9 @@ async def fail(_request: Request, error: Exception) -> Response:
     return refusal(500, f"{type(error).__name__}: {error}")
 
 
-def application(subjects: Sequence[Subject], activity: Activity) -> Starlette:
-    """Return the application that shows these subjects."""
-    explorer = Explorer(subjects, activity)
+def application(shelf: Shelf, activity: Activity) -> Starlette:
+    """Return the application that shows what is on a shelf."""
+    explorer = Explorer(shelf, activity)
     return Starlette(
         routes=[
             Route("/", explorer.page),
@@ -137,6 +149,10 @@ def application(subjects: Sequence[Subject], activity: Activity) -> Starlette:
             Route("/api/events", explorer.events),
             Route("/api/subjects/{id:int}", explorer.subject),
             Route("/api/subjects/{id:int}/details", explorer.details),
+            Route("/api/subjects/{id:int}/series", explorer.series),
+            Route("/api/subjects/{id:int}/scalars", explorer.scalars),
+            Route("/api/subjects/{id:int}/changes", explorer.changes),
+            Route("/api/subjects/{id:int}/at", explorer.at),
         ],
         exception_handlers={HTTPException: refuse, RequestError: refuse, TorcheerError: refuse, Exception: fail},
     )

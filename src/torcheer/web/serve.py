@@ -6,7 +6,6 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import uvicorn
@@ -14,7 +13,7 @@ import uvicorn
 from torcheer.errors import TorcheerError
 from torcheer.web.app import Activity, application
 from torcheer.web.guard import Guard
-from torcheer.web.subjects import Subject
+from torcheer.web.shelf import Shelf
 
 NUM_PORTS = 100  # tried from the one asked for
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -53,7 +52,7 @@ def free_socket(host: str, port: int) -> socket.socket:
     raise TorcheerError(f"No port from {port} to {port + NUM_PORTS - 1} is free on {host}. Give another with --port.")
 
 
-def serve(subjects: Sequence[Subject], address: Address, *, idle_s: float = 0, parent: int | None = None) -> None:
+def serve(shelf: Shelf, address: Address, *, idle_s: float = 0, parent: int | None = None) -> None:
     """Serve until interrupted; with ``idle_s``, until nobody has looked for so long and the parent has ended."""
     bound = free_socket(address.host, address.port)
     is_open = address.host not in LOOPBACK
@@ -62,7 +61,7 @@ def serve(subjects: Sequence[Subject], address: Address, *, idle_s: float = 0, p
     shown_host = "localhost" if address.host in ("127.0.0.1", "::1", "0.0.0.0", "::") else address.host
     activity = Activity()
     names = {*address.names, address.host, *([socket.gethostname()] if is_open else [])}
-    guarded = Guard(application(subjects, activity), names, token)
+    guarded = Guard(application(shelf, activity), names, token)
     server = uvicorn.Server(uvicorn.Config(guarded, log_level="warning", lifespan="off", timeout_graceful_shutdown=1))
     print(f"http://{shown_host}:{port}/" + (f"?token={token}" if token else ""), flush=True)
     asyncio.run(_run(server, bound, activity, idle_s, parent))

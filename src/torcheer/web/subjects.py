@@ -42,6 +42,10 @@ class Subject(ABC):
         """Return how far a run is; None for what does not grow."""
         return None
 
+    def mark(self) -> str | None:
+        """Return a text that changes whenever there is something new; None for what does not grow."""
+        return None
+
     def details(self, _options: Mapping[str, str]) -> dict[str, Any]:
         """Return more about one thing in it than its data has."""
         raise RequestError(404, f"{self.title} has no details: only recordings have.")
@@ -103,14 +107,6 @@ class ResultSubject(Subject):
         return self._data
 
 
-def open_subject(path: Path) -> Subject:
-    """Return what stands at a path."""
-    if not path.exists():
-        raise TorcheerError(f"{path} does not exist. Give the folder of a recording or of a watched run.")
-    if (path / RECORDING).is_file():
-        return HistorySubject(path)
-    if path.is_file() and path.suffix == ".json":
-        return ResultSubject(path)
-    raise TorcheerError(
-        f"{path} is neither a recording (history.save) nor the folder of a watched run (torcheer.watch)."
-    )
+def is_recording(path: Path) -> bool:
+    """Whether a folder is a recording."""
+    return (path / RECORDING).is_file()
