@@ -16,7 +16,7 @@ export HF_HUB_OFFLINE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit lint format page bench clean
+.PHONY: help demo test test-unit zoo lint format page bench clean
 
 help: ## Show these commands
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -29,6 +29,9 @@ test: page ## Run all tests
 
 test-unit: page ## Run the tests that need no torch: seconds
 	$(BIN)/python -m pytest tests/unit
+
+zoo: $(INSTALLED) ## Record, prove and save every architecture of the zoo: some 20 minutes
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow" tests/zoo
 
 lint: $(INSTALLED) ## Check style, types, import directions and sizes
 	$(BIN)/ruff check $(CHECKED)

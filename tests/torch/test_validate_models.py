@@ -68,6 +68,7 @@ class Changes(nn.Module):
         if not hasattr(self, "cache"):
             self.cache = x.detach().clone()
             self.inner = nn.Sequential(self.inner, nn.Identity())
+            self.register_forward_hook(lambda module, args, output: output * 2)
         self.seen.append(len(self.seen))
         self.kept += 1
         return self.inner(x) * random.random() * np.random.rand() + self.kept
@@ -79,6 +80,7 @@ def test_what_a_run_adds_to_a_model_is_taken_away() -> None:
     states = random.getstate(), np.random.get_state()[2]
     passes(model, torch.randn(3))
     assert model.inner is inner
+    assert not model._forward_hooks
     assert not hasattr(model, "cache")
     assert model.seen == []
     assert model.kept.tolist() == [0, 0, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,7 @@ def check_specimen(specimen: Specimen, folder: Path) -> None:
     assert not again.record.saved
     if specimen.trains:
         _check_run(specimen, training=True, layers_to_save="none", folder=None, backward=specimen.backward)
-    if specimen.validate:
-        _check_validation(specimen)
+    _check_validation(specimen)
     # Models hold themselves in cycles; many specimens run in one process.
     gc.collect()
 
@@ -99,23 +99,34 @@ def _check_file(history: ModelHistory, folder: Path) -> None:
     history.save(path)
     loaded = tl.load(path)
     assert loaded.record == history.record
-    assert str(loaded) == str(history)
+    # What a file cannot hold (sparse tensors) is counted as kept in memory only.
+    if set(loaded.payloads) == set(history.payloads):
+        assert str(loaded) == str(history)
+    num_kept = 0
     for before, after in zip(history, loaded, strict=True):
         for place in range(len(before.outputs)):
             try:
-                kept = before.tensor(place)
+                kept = after.tensor(place)
             except NotSavedError:
                 continue
-            assert content_differences(after.tensor(place), kept) == [], before.label
+            num_kept += 1
+            assert content_differences(kept, before.tensor(place)) == [], before.label
+    assert num_kept > 0.9 * len(history)
 
 
 def _check_validation(specimen: Specimen) -> None:
     seed_all(3)
     model, inputs = specimen.build()
     model.eval()
-    before, state = random_state(), module_state(model)
+    before = random_state(), deepcopy(model.state_dict()), _attributes(model)
     result = tl.validate(model, **inputs)
     assert result, str(result)
     assert sum(check.tested for check in result.checks) > 0
-    assert random_state() == before
-    assert differences(state, module_state(model), "model") == []
+    assert random_state() == before[0]
+    assert differences(before[1], model.state_dict(), "model") == []
+    assert _attributes(model) == before[2]
+
+
+def _attributes(model: torch.nn.Module) -> dict[str, Any]:
+    """Attributes and hooks of all modules. Not how often a tensor was written: what a run wrote is written back."""
+    return {address: facts for address, facts in module_state(model).items() if isinstance(facts, dict)}

@@ -21,15 +21,9 @@ class Specimen:
     quick: bool = False  # in the tier that runs with every `make test`
     trains: bool = True  # False: its training mode needs more than a forward call
     backward: bool = True  # False: nothing it returns leads back to its params
-    validate: bool = True  # False: see `why`
     why: str = ""  # the reason of each False above
 
 
-def call_of(build: Callable[..., tuple[Any, ...]], *names: str) -> Callable[[], Built]:
-    """``build`` that returns (model, first, second, …) as a specimen wants it."""
-
-    def built() -> Built:
-        model, *inputs = build()
-        return model, dict(zip(names, inputs, strict=True))
-
-    return built
+def quick(family: str, **builds: Callable[[], Built]) -> list[Specimen]:
+    """Specimens of one family that are small enough to run with every ``make test``."""
+    return [Specimen(name, family, build, quick=True) for name, build in builds.items()]

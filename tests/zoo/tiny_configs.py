@@ -76,9 +76,6 @@ SIZES: dict[str, int] = {
     "decoder_start_token_id": 1,
 }
 
-# A list is cut to as many entries, each made small; its length says how many stages there are.
-_STAGE_WIDTHS = ("hidden_sizes", "embed_dims", "encoder_hidden_sizes")
-
 
 def tiny_config(model_type: str, **given: Any) -> PreTrainedConfig:
     """The config of a family with small sizes; what is given replaces them, ``dict`` for nested configs."""
@@ -86,14 +83,21 @@ def tiny_config(model_type: str, **given: Any) -> PreTrainedConfig:
 
 
 def shrink(config_class: Any, **given: Any) -> PreTrainedConfig:
+    """As above, for a class of configs."""
     fields = {field.name: field for field in dataclasses.fields(config_class)}
     sizes = {name: size for name, size in SIZES.items() if name in fields and _is_number(config_class, fields[name])}
     for name, sub_class in getattr(config_class, "sub_configs", {}).items():
         inner = given.pop(name, {})
-        if isinstance(inner, dict) and dataclasses.is_dataclass(sub_class) and not _is_open(sub_class):
-            given[name] = shrink(sub_class, **inner)
-        elif inner:
+        if isinstance(inner, PreTrainedConfig):
             given[name] = inner
+        elif "model_type" in inner:
+            given[name] = tiny_config(**inner)
+        elif _is_open(sub_class):
+            usual = getattr(config_class(), name, None)
+            if isinstance(usual, PreTrainedConfig):
+                given[name] = shrink(type(usual), **inner)
+        elif dataclasses.is_dataclass(sub_class):
+            given[name] = shrink(sub_class, **inner)
     return config_class(**{**sizes, **given})
 
 

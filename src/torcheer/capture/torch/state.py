@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import random
 import sys
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torcheer.capture.torch.structure import snapshot
 from torcheer.capture.torch.tape import named_tensors
 
 Tensor = torch.Tensor
+_PLAIN_CONTAINERS = (dict, list, set, OrderedDict)
 _LINE_BYTES = 64  # memory is given out at multiples of this; kernels choose their way by where a tensor starts
 
 
@@ -168,12 +170,11 @@ class _Attributes:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.values = dict(vars(module))
-        # Hooks are left alone, and so is all of a lazy module: a run that gives it its shapes cannot be undone.
+        # Hooks are among them: a model that installs hooks when it first runs also notes that it has.
         self.contents = {
-            name: copy.copy(value)
-            for name, value in self.values.items()
-            if type(value) in (dict, list, set) and "_hooks" not in name
+            name: copy.copy(value) for name, value in self.values.items() if type(value) in _PLAIN_CONTAINERS
         }
+        # A run that gives a lazy module its shapes cannot be undone.
         self.is_lazy = isinstance(module, torch.nn.modules.lazy.LazyModuleMixin)
 
     def restore(self, module: torch.nn.Module) -> None:
