@@ -69,7 +69,7 @@ class Gradients:
         try:
             for leaf in self._leaves:
                 tensor = leaf.tensor()
-                if tensor is not None and not tensor.stop_gradient and tensor.is_leaf:
+                if tensor is not None and not tensor.stop_gradient:
                     hooks.append(tensor.register_hook(_leaf_hook(take, leaf)))
             yield
             record.run.num_backward = number

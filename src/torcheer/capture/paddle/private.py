@@ -82,7 +82,9 @@ def watch_gradient(tensor: Any, hook: Any) -> None:
 
 def has_contents(tensor: Any) -> bool:
     """Is there memory behind this tensor?"""
-    return bool(tensor._is_initialized())
+    if not tensor._is_initialized():
+        return False
+    return not tensor.is_dense() or tensor._holder_size() > 0 or 0 in tensor.shape
 
 
 def initial_seed() -> int:

@@ -150,7 +150,7 @@ class Recorder:
         if not made:
             made = [("", tensor) for tensor in written]  # ``y[0] = 1`` returns nothing
         for path, tensor in made:
-            if not has_contents(tensor) and not tensor.shape:
+            if not has_contents(tensor) and tuple(tensor.shape) in {(), (0,)}:
                 continue  # stands for an output that this call does not have
             value = self.tensors.made(tensor, Maker(op.index, None), [argument for _, argument in found])
             items.append(Item(path, value.index))

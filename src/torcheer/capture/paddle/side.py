@@ -13,7 +13,7 @@ from torcheer.capture.arguments import Arguments, tensors_in
 from torcheer.capture.paddle.forms import ABSORBED
 from torcheer.capture.paddle.private import copied, has_contents
 from torcheer.capture.paddle.session import PaddleSession, arrange_call
-from torcheer.capture.paddle.tensors import is_tensor
+from torcheer.capture.paddle.tensors import is_tensor, keep
 from torcheer.diff.arrays import Array, as_array
 from torcheer.diff.side import Leaf, Recording, Weights
 from torcheer.errors import ComparisonError
@@ -53,14 +53,15 @@ class PaddleSide:
         """Run the model and record it, parameters included."""
         for _, _, _, tensor in own_tensors(self.model):
             tensor.clear_gradient(False)
-        session = self.session = PaddleSession(self.model, self.inputs, "all")
-        before = [copied(tensor) for _, tensor in session.recorder.structure.param_tensors()]
+        session = self.session = PaddleSession(self.model, _fresh(self.inputs), "all")
+        for index, tensor in session.recorder.structure.param_tensors():
+            keep(session.store, f"param.{index}", tensor)
         session.run()
         record = session.record()
         for value in record.values:
-            if value.param is not None and value.producer is None and value.index not in record.saved:
-                record.saved[value.index] = name = f"param.{value.param}"
-                session.store[name] = before[value.param]
+            name = f"param.{value.param}"
+            if value.param is not None and value.producer is None and name in session.store:
+                record.saved.setdefault(value.index, name)
         return Recording(record, session.payloads)
 
     def backward(self, cotangents: list[Array] | None) -> dict[str, Array | None]:
@@ -196,6 +197,27 @@ def as_tensors(given: Any, place: Any) -> Any:
     if isinstance(given, dict):
         return {key: as_tensors(item, place) for key, item in given.items()}
     return given
+
+
+def _fresh(inputs: Arguments) -> Arguments:
+    """The inputs in memory of their own, and followed by autograd.
+
+    Some layers of Paddle's cannot run backward without a gradient for their input: InstanceNorm raises, and PReLU ends
+    the process. A copy that an op has made may be written in place all the same.
+    """
+
+    def fresh(given: Any) -> Any:
+        if isinstance(given, paddle.Tensor):
+            if not _is_float(given):
+                return copied(given)
+            leaf = given.detach()
+            leaf.stop_gradient = False
+            return paddle.assign(leaf)
+        if isinstance(given, (tuple, list)) and not hasattr(given, "_fields"):
+            return type(given)(fresh(item) for item in given)
+        return {key: fresh(item) for key, item in given.items()} if isinstance(given, dict) else given
+
+    return Arguments(fresh(inputs.args), fresh(inputs.kwargs), inputs.names)
 
 
 def _is_float(tensor: Any) -> bool:
