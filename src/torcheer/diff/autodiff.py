@@ -12,15 +12,19 @@ from typing import Any
 import numpy as np
 
 from torcheer.diff.arrays import Array, as_array
-from torcheer.diff.autodiff_steps import Stack, StepPair, pair_steps, stack_of
+from torcheer.diff.autodiff_blame import Seen, first_in_backward, first_in_forward
+from torcheer.diff.autodiff_steps import Stack, pair_steps, stack_of
 from torcheer.diff.numbers import Distance, Tolerance, distance
 from torcheer.diff.param_map import ParamMap, check_complete, map_by_structure
-from torcheer.diff.seeding import seeded_weights
+from torcheer.diff.seeding import VARIANCES, seeded_weights
 from torcheer.diff.side import Leaf, Recording, Side
 from torcheer.errors import ComparisonError
 
 DEFAULT_ATOL = 1e-4  # of PPAutoDiff's example; single precision through some dozen layers stays below it
 DEFAULT_RTOL = 1e-7
+_ABOUT_VARIANCES = (
+    "running variances are not judged after training: PyTorch averages estimates with n - 1, Paddle with n"
+)
 
 
 @dataclass(slots=True)
@@ -50,6 +54,8 @@ class StepDifference:
     distance: Distance | None  # None: the shapes differ
     heads: tuple[str, str]  # the tensors, abbreviated
     stacks: tuple[Stack, Stack]  # calls, outermost first
+    blamed: tuple[str, str] = ("", "")  # addresses of the layers the difference comes from
+    why: str = ""  # what tells so
 
 
 @dataclass(slots=True)
@@ -70,7 +76,16 @@ class AutodiffReport:
     notes: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return self.first is None and not self.params and not self.outputs_differ
+        return self.first is None and not self.params and not self.outputs_differ and not self.param_map.uneven
+
+    @property
+    def blamed(self) -> tuple[str, str] | None:
+        """Addresses of the two layers that the first difference comes from; None where nothing differs."""
+        if self.first is not None:
+            return self.first.blamed
+        if self.params:
+            return tuple(one.rpartition(".")[0] for one in (self.params[0].address_a, self.params[0].address_b))  # type: ignore[return-value]
+        return None
 
     def __str__(self) -> str:
         return describe(self)
@@ -141,16 +156,20 @@ def _training_step(
     outputs_a, outputs_b = outputs_of(run_a), outputs_of(run_b)
     _compare_outputs(report, outputs_a, outputs_b)
     pairs = pair_steps(run_a, run_b, report.param_map)
-    forward = _first_difference(report, pairs, "forward", step)
+    report.num_forward += sum(bool(pair.tensors("forward")) for pair in pairs)
+    forward = _as_difference(first_in_forward(pairs, report.tolerance), "forward", step)
     if len(outputs_a) != len(outputs_b) or any(a.shape != b.shape for a, b in zip(outputs_a, outputs_b, strict=True)):
         report.first = report.first or forward
         report.notes.append("outputs differ in number or shape, so no backward pass was compared")
         return
     cotangents = _cotangents(outputs_a, options.seed)
     gradients_a, gradients_b = side_a.backward(cotangents), side_b.backward(cotangents)
-    backward = _first_difference(report, pairs, "backward", step)
-    report.first = report.first or forward or backward
+    report.num_backward += sum(bool(pair.tensors("backward")) for pair in pairs)
     _compare_params(report, leaves, "grad", (gradients_a, gradients_b), step)
+    report.first = report.first or forward
+    if report.first is None:
+        seen = first_in_backward(pairs, report.tolerance, _equal_grads(report))
+        report.first = _as_difference(seen, "backward", step)
     side_a.step()
     side_b.step()
     weights: tuple[Any, Any] = side_a.weights(), side_b.weights()
@@ -192,23 +211,26 @@ def _cotangents(outputs: list[Array], seed: int) -> list[Array]:
     ]
 
 
-def _first_difference(report: AutodiffReport, pairs: list[StepPair], stage: str, step: int) -> StepDifference | None:
-    first = None
-    for pair in pairs if stage == "forward" else reversed(pairs):
-        tensors = pair.tensors(stage)
-        if not tensors:
-            continue
-        if stage == "forward":
-            report.num_forward += 1
-        else:
-            report.num_backward += 1
-        for a, b in tensors:
-            apart = distance(a, b, report.tolerance) if a.shape == b.shape else None
-            if first is None and (apart is None or not apart.is_equal):
-                heads = (np.array2string(a, threshold=8), np.array2string(b, threshold=8))
-                stacks = (stack_of(pair.run_a.record, pair.call_a), stack_of(pair.run_b.record, pair.call_b))
-                first = StepDifference(stage, step, pair.net_ids, pair.types, pair.addresses, apart, heads, stacks)
-    return first
+def _as_difference(seen: Seen | None, stage: str, step: int) -> StepDifference | None:
+    if seen is None:
+        return None
+    pair, (a, b) = seen.pair, seen.arrays
+    heads = (np.array2string(a, threshold=8), np.array2string(b, threshold=8))
+    stacks = (stack_of(pair.run_a.record, pair.call_a), stack_of(pair.run_b.record, pair.call_b))
+    return StepDifference(
+        stage, step, pair.net_ids, pair.types, pair.addresses, seen.distance, heads, stacks, seen.blamed, seen.why
+    )
+
+
+def _equal_grads(report: AutodiffReport) -> dict[str, bool]:
+    """By layer of A: whether the gradients of its parameters agree."""
+    equal: dict[str, bool] = {}
+    wrong = {difference.address_a for difference in report.params if difference.what == "grad"}
+    for pair in report.param_map.pairs:
+        for source in pair.sources:
+            layer = source.rpartition(".")[0]
+            equal[layer] = equal.get(layer, True) and ", ".join(pair.sources) not in wrong
+    return equal
 
 
 def _compare_params(
@@ -246,6 +268,9 @@ def _compare_params(
         apart = distance(expected.reshape(other.shape), other, report.tolerance)
         if apart.is_equal:
             continue
+        if report.frameworks[0] != report.frameworks[1] and difference.name in VARIANCES:
+            report.notes = list(dict.fromkeys([*report.notes, _ABOUT_VARIANCES]))
+            continue
         if what == "weight" and gradients is not None and _is_noise(gradients, pair.sources):
             report.undetermined.append(pair.target)
             continue
@@ -257,13 +282,14 @@ def _is_noise(gradients: Mapping[str, Array | None], sources: tuple[str, ...]) -
     """Gradients that are zero in theory, as a key's bias under softmax: Adam turns their rounding into full steps."""
     sizes = {name: float(np.abs(array).max()) for name, array in gradients.items() if array is not None and array.size}
     largest = max(sizes.values(), default=0.0)
-    return all(sizes.get(source, 0.0) <= 1e-6 * largest for source in sources)
+    return all(source in sizes and sizes[source] <= 1e-6 * largest for source in sources)
 
 
 def describe(report: AutodiffReport) -> str:
     """The report as text, in the order and words of PPAutoDiff's."""
     name_a, name_b = report.frameworks
     lines = [f"Max output diff is {report.max_output_diff}", *(f"Note: {note}" for note in report.notes)]
+    lines += [f"Only one side has {name}." for name in report.param_map.uneven]
     for difference in report.params:
         lines += [
             f"After training, {difference.what} value is different for param `{difference.name}`.",
@@ -284,11 +310,16 @@ def describe(report: AutodiffReport) -> str:
     return "\n".join(lines)
 
 
+def _layer(address: str) -> str:
+    return f"`{address}`" if address else "the model's own code"
+
+
 def _describe_first(first: StepDifference, report: AutodiffReport) -> list[str]:
     lines = [
         f"    Diff found in `{first.stage.capitalize()} Stage` in step: {first.step}, "
         f"net_id is {first.net_ids[0]} vs {first.net_ids[1]}",
         f"    Type of layer is: {first.types[0]} ({first.addresses[0]}) vs {first.types[1]} ({first.addresses[1]})",
+        f"    Comes from {_layer(first.blamed[0])} vs {_layer(first.blamed[1])}: {first.why}",
         "",
         f"Not equal to tolerance {report.tolerance}",
         "",

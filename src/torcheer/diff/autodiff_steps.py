@@ -30,14 +30,16 @@ class StepPair:
 
     def tensors(self, stage: str) -> list[tuple[Array, Array]]:
         """Their outputs, or the gradients of these; none where either side did not keep them."""
-        if len(self.call_a.outputs) != len(self.call_b.outputs):
-            return []
-        found = []
-        for item_a, item_b in zip(self.call_a.outputs, self.call_b.outputs, strict=True):
-            a, b = _contents(self.run_a, item_a, stage), _contents(self.run_b, item_b, stage)
-            if a is not None and b is not None:
-                found.append((a, b))
-        return found
+        return self._both(self.call_a.outputs, self.call_b.outputs, stage)
+
+    def inputs(self, stage: str) -> list[tuple[Array, Array]]:
+        """The tensors they were given, or the gradients of these."""
+        return self._both(self.call_a.inputs, self.call_b.inputs, stage)
+
+    def _both(self, items_a: tuple[Item, ...], items_b: tuple[Item, ...], stage: str) -> list[tuple[Array, Array]]:
+        in_a = [array for item in items_a if (array := _contents(self.run_a, item, stage)) is not None]
+        in_b = [array for item in items_b if (array := _contents(self.run_b, item, stage)) is not None]
+        return list(zip(in_a, in_b, strict=True)) if len(in_a) == len(in_b) else []
 
     @property
     def net_ids(self) -> tuple[int, int]:

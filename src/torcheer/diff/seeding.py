@@ -17,7 +17,7 @@ from torcheer.diff.forms import form_of
 from torcheer.diff.param_map import join
 from torcheer.diff.side import Leaf, Weights
 
-_VARIANCES = ("running_var", "_variance", "moving_variance")
+VARIANCES = ("running_var", "_variance", "moving_variance")
 _MEANS = ("running_mean", "_mean", "moving_mean")
 
 
@@ -42,7 +42,7 @@ def seeded_weights(leaves: Sequence[Leaf], weights: Weights, seed: int = 0) -> d
 
 def _draw(source: np.random.Generator, name: str, given: Array) -> Array:
     """Numbers of the size that keeps activations alive: a variance is positive, a norm's scale is about one."""
-    if name in _VARIANCES:
+    if name in VARIANCES:
         return source.uniform(0.5, 1.5, given.shape)
     if name in _MEANS:
         return 0.1 * source.standard_normal(given.shape)
