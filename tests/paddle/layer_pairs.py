@@ -19,9 +19,7 @@ class LayerPair(NamedTuple):
     paddle: Callable[[], Any]
     torch: Callable[[], Any]
     inputs: Callable[[], tuple[np.ndarray, ...]]
-    call: str = (
-        ""  # how it is called where the frameworks do not agree: "recurrent", "cell", "attention", "transformer"
-    )
+    call: str = ""  # how it is called where the frameworks do not agree: "cell", "attention"
 
 
 class PaddleCall(pnn.Layer):
@@ -78,7 +76,6 @@ def _recurrent(kind: str, torch_kind: str, **options: Any) -> LayerPair:
         lambda: getattr(pnn, kind)(4, 5, **options),
         lambda: getattr(tnn, torch_kind)(4, 5, batch_first=True, **theirs),
         numbers((2, 3, 4)),
-        "recurrent",
     )
 
 
@@ -109,7 +106,7 @@ def _convolutions() -> list[LayerPair]:
             lambda: pnn.Conv2D(4, 6, 3, bias_attr=False),
             lambda: tnn.Conv2d(4, 6, 3, bias=False),
             numbers((2, 4, 6, 6)),
-        )  # fmt: skip
+        )
     )
     return pairs
 
@@ -152,27 +149,27 @@ def _attention() -> list[LayerPair]:
         ),
         LayerPair(
             "TransformerEncoderLayer", lambda: pnn.TransformerEncoderLayer(8, 2, 16, dropout=0.0),
-            lambda: tnn.TransformerEncoderLayer(8, 2, 16, **plain), numbers(x), "transformer",
+            lambda: tnn.TransformerEncoderLayer(8, 2, 16, **plain), numbers(x),
         ),
         LayerPair(
             "TransformerEncoderLayer pre-norm gelu",
             lambda: pnn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation="gelu", normalize_before=True),
             lambda: tnn.TransformerEncoderLayer(8, 2, 16, activation="gelu", norm_first=True, **plain),
-            numbers(x), "transformer",
+            numbers(x),
         ),
         LayerPair(
             "TransformerEncoder",
             lambda: pnn.TransformerEncoder(pnn.TransformerEncoderLayer(8, 2, 16, dropout=0.0), 2),
             lambda: tnn.TransformerEncoder(tnn.TransformerEncoderLayer(8, 2, 16, **plain), 2),
-            numbers(x), "transformer",
+            numbers(x),
         ),
         LayerPair(
             "TransformerDecoderLayer", lambda: pnn.TransformerDecoderLayer(8, 2, 16, dropout=0.0),
-            lambda: tnn.TransformerDecoderLayer(8, 2, 16, **plain), numbers(x, (2, 5, 8)), "transformer",
+            lambda: tnn.TransformerDecoderLayer(8, 2, 16, **plain), numbers(x, (2, 5, 8)),
         ),
         LayerPair(
             "Transformer", lambda: pnn.Transformer(8, 2, 1, 1, 16, dropout=0.0),
-            lambda: tnn.Transformer(8, 2, 1, 1, 16, **plain), numbers(x, (2, 5, 8)), "transformer",
+            lambda: tnn.Transformer(8, 2, 1, 1, 16, **plain), numbers(x, (2, 5, 8)),
         ),
     ]  # fmt: skip
 
@@ -185,7 +182,7 @@ LAYER_PAIRS: list[LayerPair] = [
         lambda: pnn.Linear(6, 4, bias_attr=False),
         lambda: tnn.Linear(6, 4, bias=False),
         numbers((2, 3, 6)),
-    ),  # fmt: skip
+    ),
     LayerPair("Bilinear", lambda: pnn.Bilinear(3, 4, 5), lambda: tnn.Bilinear(3, 4, 5), numbers((2, 3), (2, 4))),
     LayerPair("Embedding", lambda: pnn.Embedding(6, 4), lambda: tnn.Embedding(6, 4), indices),
     # Not on the input itself: Paddle 3.3.1 crashes in the backward of a PReLU whose input needs no gradient.
@@ -212,6 +209,6 @@ LAYER_PAIRS: list[LayerPair] = [
 def make(pair: LayerPair) -> tuple[Any, Any]:
     """The pair as models that are called alike."""
     layer, module = pair.paddle(), pair.torch()
-    if pair.call == "transformer" or pair.call == "recurrent" or not pair.call:
+    if pair.call not in {"cell", "attention"}:
         return layer, module
     return PaddleCall(layer, pair.call), TorchCall(module, pair.call)
