@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -31,6 +32,8 @@ def arguments() -> argparse.ArgumentParser:
 
 def main() -> int:
     given = arguments().parse_args()
+    # The server ends by itself on these; then this process is to end as usual, with what is under `finally`.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         shelf = Shelf([path.absolute() for path in given.paths])
         address = Address(given.host, given.port, tuple(given.allow_host), given.token)

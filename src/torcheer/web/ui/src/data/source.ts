@@ -12,7 +12,8 @@ export interface Source {
   readonly live: boolean;
   subjects(): Promise<Subject[]>;
   data<T>(subject: Subject, query?: Record<string, string | number>): Promise<T>;
-  details<T>(subject: Subject, query: Record<string, string | number>): Promise<T>;
+  /** A part of a subject that the server has: "details", "series", "changes", … */
+  part<T>(subject: Subject, name: string, query: Record<string, string | number>): Promise<T>;
   /** Call back whenever a run has grown; returns what ends it. */
   follow(onGrown: (subject: number, lastStep: number) => void, onState: (connected: boolean) => void): () => void;
 }
@@ -43,8 +44,8 @@ class ServerSource implements Source {
     return ask<T>(`api/subjects/${subject.id}${queryText(query)}`);
   }
 
-  details<T>(subject: Subject, query: Record<string, string | number>): Promise<T> {
-    return ask<T>(`api/subjects/${subject.id}/details${queryText(query)}`);
+  part<T>(subject: Subject, name: string, query: Record<string, string | number>): Promise<T> {
+    return ask<T>(`api/subjects/${subject.id}/${name}${queryText(query)}`);
   }
 
   follow(onGrown: (subject: number, lastStep: number) => void, onState: (connected: boolean) => void): () => void {
@@ -78,8 +79,8 @@ class EmbeddedSource implements Source {
     return this.shown[subject.kind] as T;
   }
 
-  async details<T>(): Promise<T> {
-    throw new RefusedError("A page in a file has no contents of tensors.", "Open the recording: torcheer.explore(history)");
+  async part<T>(): Promise<T> {
+    throw new RefusedError("A page in a file has only what was put into it.", "Open what it was made of: torcheer.explore(…)");
   }
 
   follow(): () => void {

@@ -17,9 +17,11 @@ export interface Marks {
   found: Set<number>;
   /** Colours by item id that tie boxes to something beside the graph. */
   tints: Map<string, string>;
+  /** How much of something boxes have, 0 to 1 by item id; null: as the graph says. */
+  heats: Map<string, number> | null;
 }
 
-export const NO_MARKS: Marks = { selected: -1, hovered: -1, inflows: [], outflows: [], found: new Set(), tints: new Map() };
+export const NO_MARKS: Marks = { selected: -1, hovered: -1, inflows: [], outflows: [], found: new Set(), tints: new Map(), heats: null };
 
 const LEAST_TEXT = 5; // pixels
 const LEAST_INSIDE = 9; // pixels: a box smaller than this is drawn without what is in it
@@ -128,7 +130,8 @@ class Painter {
     const item = this.graph.items[box.item];
     if (box.form === "open") return `${this.theme.open[box.depth % this.theme.open.length]}|${this.theme.openBorder}`;
     const { fill, border } = this.theme.roles[item.role];
-    return `${item.heat >= 0 ? heatColour(this.theme, item.heat) : fill}|${border}`;
+    const heat = this.marks.heats ? (this.marks.heats.get(item.id) ?? -1) : item.heat;
+    return `${heat >= 0 ? heatColour(this.theme, heat) : fill}|${border}`;
   }
 
   /** The band with the name of an open box covers what runs through it. */

@@ -16,6 +16,8 @@ export class GraphState {
   selected = $state("");
   found = $state.raw<Set<string>>(new Set());
   tints = $state.raw<Map<string, string>>(new Map());
+  /** How much of something items have, 0 to 1 by id, in place of what the graph says; null: as the graph says. */
+  heats = $state.raw<Map<string, number> | null>(null);
   graph = $state.raw<Graph | null>(null);
   whole = $state.raw<Graph | null>(null);
   indexed = $state.raw<IndexedScene | null>(null);
