@@ -47,6 +47,10 @@ class RecordFileError(TorcheerError):
     """A recording on disk cannot be written or read."""
 
 
+class DrawError(TorcheerError):
+    """A picture cannot be drawn as asked."""
+
+
 class StoreError(TorcheerError):
     """A watched run on disk cannot be written or read."""
 

@@ -16,6 +16,7 @@ VIEWS = {
     "watch": "torcheer.views.watch",
 }
 PAGE = "torcheer.views.page"
+PICTURE = "torcheer.views.picture"
 
 
 def data(kind: str, result: Any) -> dict[str, Any]:
@@ -34,3 +35,8 @@ def html(kind: str, result: Any) -> str:
     """Return one HTML file, complete in itself, that shows a result."""
     page: str = import_module(PAGE).one_file({kind: data(kind, result)})
     return page
+
+
+def picture(history: Any, **options: Any) -> Any:
+    """Return the picture of a history: a ``torcheer.views.picture.Picture``."""
+    return import_module(PICTURE).Picture(history, **options)

@@ -4,6 +4,7 @@ import { layout, type LayoutOptions } from "../layout/layout";
 import type { HistoryData } from "./data";
 import type { Graph } from "./graph";
 import { historyGraph, type HistoryOptions } from "./history_graph";
+import { marksOf } from "./marks";
 import type { Scene } from "./scene";
 import { svg, type SvgOptions } from "./svg";
 import { THEMES } from "./theme";
@@ -11,6 +12,8 @@ import { THEMES } from "./theme";
 export interface DrawOptions extends HistoryOptions, LayoutOptions, SvgOptions {
   /** How many boxes deep to open modules; null: all of them. */
   depth?: number | null;
+  /** Open modules only as deep as leaves no more boxes than this. */
+  mostBoxes?: number;
 }
 
 /** Data and options as JSON; the picture as SVG. */
@@ -20,21 +23,38 @@ export function drawSvg(data: string, options: string): string {
   return svg(scene, graph, wanted);
 }
 
-/** Data and options as JSON; the scene with its graph and colours as JSON, for other kinds of files. */
-export function drawScene(data: string, options: string): string {
+/** Data and options as JSON; the marks of the picture as JSON, for other kinds of files. */
+export function drawMarks(data: string, options: string): string {
   const wanted: DrawOptions = JSON.parse(options);
-  return JSON.stringify({ ...picture(JSON.parse(data), wanted), theme: THEMES[wanted.theme ?? "light"] });
+  const { graph, scene } = picture(JSON.parse(data), wanted);
+  const marks = marksOf(scene, graph, THEMES[wanted.theme ?? "light"]);
+  return JSON.stringify({ title: graph.title, width: scene.width, height: scene.height, marks });
+}
+
+/** Data and options as JSON; the scene and its graph as JSON. */
+export function drawScene(data: string, options: string): string {
+  return JSON.stringify(picture(JSON.parse(data), JSON.parse(options)));
+}
+
+/** A graph as JSON, laid out with everything open to a depth: what tests of the layout call. */
+export function layoutGraph(graph: string, options: string): string {
+  const wanted: DrawOptions = JSON.parse(options);
+  return JSON.stringify(open(JSON.parse(graph), wanted));
 }
 
 function picture(data: HistoryData, options: DrawOptions): { graph: Graph; scene: Scene } {
   const graph = historyGraph(data, options);
-  const depth = depths(graph);
-  const most = options.depth ?? Infinity;
-  return { graph, scene: layout(graph, (item) => depth[item] < most, options) };
+  return { graph, scene: open(graph, options) };
 }
 
-function depths(graph: Graph): number[] {
+function open(graph: Graph, options: DrawOptions): Scene {
   const depth: number[] = [];
   for (const { parent } of graph.items) depth.push(parent < 0 ? 0 : depth[parent] + 1);
-  return depth;
+  let most = options.depth ?? Infinity;
+  if (options.mostBoxes !== undefined) {
+    const deepest = Math.min(most, Math.max(0, ...depth));
+    most = deepest;
+    while (most > 0 && depth.filter((own) => own <= most).length > options.mostBoxes) most--;
+  }
+  return layout(graph, (item) => depth[item] < most, options);
 }
