@@ -21,5 +21,4 @@ print("One pass of it:")
 print(model_history["linear_1:2"])
 print()
 
-print("The graph, rolled up, as Graphviz source:")
-print(model_history.drawing)
+print("Its graph, rolled up:", model_history.drawing.save("recurrent.svg"))

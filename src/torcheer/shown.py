@@ -40,3 +40,9 @@ def html(kind: str, result: Any) -> str:
 def picture(history: Any, **options: Any) -> Any:
     """Return the picture of a history: a ``torcheer.views.picture.Picture``."""
     return import_module(PICTURE).Picture(history, **options)
+
+
+def notebook_picture(history: Any) -> str:
+    """Return the picture that a notebook shows of a history, as HTML."""
+    drawn: str = import_module(PICTURE).notebook(history)
+    return drawn

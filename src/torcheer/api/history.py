@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from torcheer.errors import CaptureError, RecordFileError
 from torcheer.history import ModelHistory
 from torcheer.record import file
-from torcheer.views import graph
 
 if TYPE_CHECKING:
     from torcheer.capture.asked import LayersToSave
@@ -39,7 +38,7 @@ def log_forward_pass(
     layers_to_save: whose results to keep: ``"all"``, ``"none"`` or None, a list of keys (module addresses,
         layer labels, positions) or a function that takes an op and returns True to keep its result.
         Structure and metadata are recorded for every operation in any case.
-    vis_opt: ``"rolled"`` or ``"unrolled"`` puts the graph, as DOT source, into ``history.drawing``.
+    vis_opt: ``"rolled"`` or ``"unrolled"`` puts the picture that ``history.draw`` makes into ``history.drawing``.
     save_to: a path; contents go there while the model runs, so that they need not fit in memory.
 
     The run is the user's: same output, same random numbers, same side effects as ``model(x)``. If it raises,
@@ -73,7 +72,7 @@ def log_forward_pass(
             error.model_history = history  # type: ignore[attr-defined]
         raise
     if vis_opt in ("rolled", "unrolled"):
-        history.drawing = graph.to_dot(graph.build(history.record, rolled=vis_opt == "rolled"))
+        history.drawing = history.draw(rolled=vis_opt == "rolled")
     return history
 
 

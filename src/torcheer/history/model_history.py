@@ -11,6 +11,7 @@ from functools import cached_property
 from os import PathLike
 from typing import Any, SupportsIndex, overload
 
+from torcheer import shown
 from torcheer.errors import CaptureError, LookupKeyError, NotSavedError
 from torcheer.history import dataframe, html, text
 from torcheer.history.aten_view import AtenView
@@ -45,7 +46,7 @@ class ModelHistory:
         self._given = record
         self.payloads = payloads
         self._session = session
-        self.drawing: str | None = None  # DOT source of the graph, when ``vis_opt`` asked for it
+        self.drawing: Any = None  # the picture, when ``vis_opt`` asked for one: shows itself in a notebook
 
     @property
     def record(self) -> Record:
@@ -97,7 +98,8 @@ class ModelHistory:
         return text.describe_history(self)
 
     def _repr_html_(self) -> str:
-        return html.history_html(self)
+        picture = shown.notebook_picture(self) if self.drawing is None else self.drawing._repr_html_()
+        return picture + html.history_html(self)
 
     def _ipython_key_completions_(self) -> list[str]:
         return self.lookup.completions
@@ -212,6 +214,45 @@ class ModelHistory:
             )
         self._session.backward(loss, **kwargs)
         return None
+
+    def draw(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        rolled: bool = False,
+        depth: int | None = None,
+        direction: str = "down",
+        colour_by: str = "kind",
+        gradients: bool = False,
+        level: str = "function",
+        theme: str = "light",
+    ) -> Any:
+        """Draw the graph of the run, to a file if a path is given: .svg, .png, .pdf, .dot, .html.
+
+        Returns the picture: it shows itself in a notebook and has ``save(path)``, ``svg``, ``png``, ``pdf``, ``dot``.
+
+        rolled: draw a loop and a row of equal blocks once, with their number, instead of every operation.
+        depth: how many levels of modules to open; None opens all.
+        direction: ``"down"`` or ``"right"``.
+        colour_by: ``"kind"`` (inputs, outputs, params, buffers), or a share: ``"time"``, ``"backward"`` (time),
+            ``"memory"``, ``"params"``.
+        gradients: also draw the gradients that recorded backward passes saw, as dotted lines back.
+        level: ``"function"``, or ``"aten"`` to draw the ATen calls inside the operations.
+        theme: ``"light"`` or ``"dark"``.
+        """
+        picture = shown.picture(
+            self,
+            rolled=rolled,
+            depth=depth,
+            direction=direction,
+            colour_by=colour_by,
+            gradients=gradients,
+            level=level,
+            theme=theme,
+        )
+        if path is not None:
+            picture.save(path)
+        return picture
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
         """Write the recording to a file that ``torcheer.load`` opens."""

@@ -21,7 +21,10 @@ Mark = dict[str, Any]
 
 def to_pdf(drawn: dict[str, Any]) -> bytes:
     """Return the PDF of a picture: its ``title``, ``width``, ``height`` and ``marks``."""
-    fonts = {bold: TrueType((resources.files("torcheer.views") / "fonts" / name).read_bytes()) for bold, name in FONTS.items()}
+    fonts = {
+        bold: TrueType((resources.files("torcheer.views") / "fonts" / name).read_bytes())
+        for bold, name in FONTS.items()
+    }
     used: dict[bool, dict[int, str]] = {False: {}, True: {}}
     unit = max(1.0, drawn["width"] / LARGEST_PAGE, drawn["height"] / LARGEST_PAGE)
     width, height = drawn["width"] / unit, drawn["height"] / unit
@@ -37,8 +40,11 @@ def to_pdf(drawn: dict[str, Any]) -> bytes:
     file = _File()
     pages, page, content = file.reserve(), file.reserve(), file.stream("\n".join(lines).encode())
     listed = " ".join(f"/{NAMES[bold]} {_font(file, fonts[bold], used[bold], FONTS[bold])} 0 R" for bold in FONTS)
-    file.put(page, f"<< /Type /Page /Parent {pages} 0 R /MediaBox [0 0 {_n(width)} {_n(height)}] /UserUnit {_n(unit)} "
-             f"/Resources << /Font << {listed} >> >> /Contents {content} 0 R >>")
+    file.put(
+        page,
+        f"<< /Type /Page /Parent {pages} 0 R /MediaBox [0 0 {_n(width)} {_n(height)}] /UserUnit {_n(unit)} "
+        f"/Resources << /Font << {listed} >> >> /Contents {content} 0 R >>",
+    )
     file.put(pages, f"<< /Type /Pages /Kids [{page} 0 R] /Count 1 >>")
     catalog = file.add(f"<< /Type /Catalog /Pages {pages} 0 R >>")
     info = file.add(f"<< /Title {_text(drawn['title'])} /Producer {_text('torcheer')} >>")
@@ -127,7 +133,9 @@ def _meaning(used: dict[int, str]) -> bytes:
     """Which character each glyph stands for."""
     lines = ["/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapType 2 def /CMapName /Text def"]
     lines.append("1 begincodespacerange <0000> <FFFF> endcodespacerange")
-    pairs = [f"<{glyph:04X}> <{char.encode('utf-16-be').hex().upper()}>" for glyph, char in sorted(used.items())]
+    pairs = [
+        f"<{glyph:04X}> <{char.encode('utf-16-be', 'replace').hex().upper()}>" for glyph, char in sorted(used.items())
+    ]
     for at in range(0, len(pairs), 100):  # the most that one list may have
         part = pairs[at : at + 100]
         lines.append(f"{len(part)} beginbfchar\n" + "\n".join(part) + "\nendbfchar")

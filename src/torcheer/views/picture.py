@@ -54,11 +54,13 @@ class Picture:
         theme: str = "light",
     ) -> None:
         _check(level=level, direction=direction, theme=theme, colour_by=colour_by)
-        if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
+        if depth is not None and (type(depth) is not int or depth < 0):
             raise DrawError(f"depth is {depth!r}. It is a number of module levels to open, 0 or more, or None for all")
         if (gradients or colour_by == "backward") and not history.record.run.num_backward:
             asked = "gradients=True" if gradients else 'colour_by="backward"'
-            raise DrawError(f"{asked} needs a backward pass, and none was recorded. Call history.log_backward(loss) first")
+            raise DrawError(
+                f"{asked} needs a backward pass, and none was recorded. Call history.log_backward(loss) first"
+            )
         self.history = history
         self.options = {
             "rolled": rolled,
@@ -97,7 +99,8 @@ class Picture:
         if scale < LEAST_SCALE:
             raise DrawError(
                 f"The picture is {count_text(width)} by {count_text(height)} points, too large to be read as PNG. "
-                "Draw an .svg or .pdf, or less of it: rolled=True draws repeated blocks once, depth=1 opens the outermost modules only"
+                "Draw an .svg or .pdf, or less of it: rolled=True draws repeated blocks once, depth=1 opens the "
+                "outermost modules only"
             )
         fonts = resources.files("torcheer.views") / "fonts"
         files = [str(fonts / name) for name in ("Arimo-Regular.ttf", "Arimo-Bold.ttf")]
@@ -156,7 +159,12 @@ class Picture:
 
 
 def notebook(history: ModelHistory) -> str:
-    """Return the picture a notebook shows of a history: rolled, and opened no further than can be taken in."""
+    """Return the picture a notebook shows of a history: rolled, and opened no further than can be taken in.
+
+    Nothing in a source tree whose drawing code is not built: the listing that a notebook also shows needs none.
+    """
+    if not engine.is_built():
+        return ""
     picture = Picture(history, rolled=True)
     picture.options["mostBoxes"] = NOTEBOOK_BOXES
     return picture._repr_html_()
@@ -165,7 +173,7 @@ def notebook(history: ModelHistory) -> str:
 def _check(**options: str) -> None:
     for name, value in options.items():
         if value not in CHOICES[name]:
-            hint = near_misses(value, CHOICES[name]) if isinstance(value, str) else ""
+            hint = near_misses(str(value), CHOICES[name])
             raise DrawError(f"{name} is {value!r}. It takes one of {', '.join(map(repr, CHOICES[name]))}.{hint}")
 
 

@@ -15,14 +15,15 @@ class TrueType:
         entries = (struct.unpack_from(">4sIII", data, 12 + 16 * index) for index in range(num_tables))
         self._tables = {tag.decode("ascii"): start for tag, _, start, _ in entries}
         head, wide = self._tables["head"], self._tables["hhea"]
-        (self.units,) = struct.unpack_from(">H", data, head + 18)  # per height of a line
+        units: int = struct.unpack_from(">H", data, head + 18)[0]
+        self._units = units  # per height of a line
         self.box: tuple[int, ...] = struct.unpack_from(">4h", data, head + 36)  # left, bottom, right, top
         self.ascent, self.descent = struct.unpack_from(">2h", data, wide + 4)
         (self._num_widths,) = struct.unpack_from(">H", data, wide + 34)
 
     def scaled(self, length: int) -> int:
         """Return a length in thousandths of the height of a line, as PDF counts."""
-        return round(length * 1000 / self.units)
+        return round(length * 1000 / self._units)
 
     def glyph(self, char: str) -> int:
         """Return the number of a character's glyph; 0, an empty box, where the font has none."""
@@ -46,7 +47,10 @@ class TrueType:
 
     def _segments(self, at: int) -> dict[int, int]:
         num = struct.unpack_from(">H", self.data, at + 6)[0] // 2
-        read = [struct.unpack_from(f">{num}H", self.data, at + 14 + 2 * part * num + (2 if part else 0)) for part in range(4)]
+        read = [
+            struct.unpack_from(f">{num}H", self.data, at + 14 + 2 * part * num + (2 if part else 0))
+            for part in range(4)
+        ]
         glyphs = {}
         for index, (end, start, delta, offset) in enumerate(zip(*read, strict=True)):
             here = at + 14 + 2 * 3 * num + 2 + 2 * index  # of this segment's offset, from which it counts
