@@ -7,6 +7,7 @@ what is drawn now with the files.
 from __future__ import annotations
 
 import argparse
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+import torcheer as tl
+
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
-sys.path.insert(0, str(ROOT))
-
-import torcheer as tl  # noqa: E402 - found with the line above, where it is not installed
-from examples.models import AlexNet, SimpleRecurrent, TinyGPT  # noqa: E402
+MODELS = runpy.run_path(str(ROOT / "examples" / "models.py"))
 
 
 class Recurrent(nn.Module):
@@ -46,10 +46,10 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "loop-unrolled", loop.draw().svg
     loop.log_backward(loop.output.sum())
     yield "loop-gradients", loop.draw(rolled=True, gradients=True).svg
-    yield "recurrent", tl.log_forward_pass(SimpleRecurrent(), torch.rand(2, 5)).draw(rolled=True).svg
-    alexnet = tl.log_forward_pass(AlexNet(), torch.rand(1, 3, 224, 224), layers_to_save="none")
-    yield "alexnet", alexnet.draw(direction="right").svg
-    gpt = tl.log_forward_pass(TinyGPT().eval(), torch.arange(8)[None], layers_to_save="none")
+    yield "recurrent", tl.log_forward_pass(MODELS["SimpleRecurrent"](), torch.rand(2, 5)).draw(rolled=True).svg
+    alexnet = tl.log_forward_pass(MODELS["AlexNet"](), torch.rand(1, 3, 224, 224), layers_to_save="none")
+    yield "alexnet", alexnet.draw().svg
+    gpt = tl.log_forward_pass(MODELS["TinyGPT"]().eval(), torch.arange(8)[None], layers_to_save="none")
     yield "gpt", gpt.draw(rolled=True).svg
 
 

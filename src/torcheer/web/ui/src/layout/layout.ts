@@ -266,10 +266,10 @@ function push(points: number[], x: number, y: number): void {
   else points.push(x, y);
 }
 
-/** The way back, beside the way there. */
+/** The way back, beside the way there: left of it, since the shape stands on the right. */
 function aside(points: number[]): number[] {
   const back: number[] = [];
-  for (let at = points.length - 2; at >= 0; at -= 2) back.push(points[at] + GRADIENT_ASIDE, points[at + 1]);
+  for (let at = points.length - 2; at >= 0; at -= 2) back.push(points[at] - GRADIENT_ASIDE, points[at + 1]);
   return back;
 }
 

@@ -11,27 +11,49 @@ import { linesOf } from "./order";
 import type { Rows } from "./lanes";
 
 interface Side {
-  /** Lines of each vertex to the row it is hung under. */
+  /** Lines of each vertex to the row it is hung under, and to the other one. */
   lines: number[][];
+  others: number[][];
+  otherEnds: number[];
   ends: number[];
   endOffsets: number[];
   ownOffsets: number[];
+  /** Length of the longest way from each vertex on, in the direction of `lines`. */
+  far: Int32Array;
 }
 
 export function placeRows(rowed: Rowed, rows: Rows): Float64Array {
   const place = new Int32Array(rowed.num);
   for (const row of rows) row.forEach((vertex, at) => (place[vertex] = at));
   const both = linesOf(rowed);
+  const far = longestWays(rowed, rows, both);
   const refused = conflicts(rowed, rows, both.up, place);
   const candidates: Float64Array[] = [];
   for (const fromAbove of [true, false]) {
     const side: Side = fromAbove
-      ? { lines: both.up, ends: rowed.upper, endOffsets: rowed.upperOffset, ownOffsets: rowed.lowerOffset }
-      : { lines: both.down, ends: rowed.lower, endOffsets: rowed.lowerOffset, ownOffsets: rowed.upperOffset };
+      ? { lines: both.up, others: both.down, otherEnds: rowed.lower, ends: rowed.upper, endOffsets: rowed.upperOffset, ownOffsets: rowed.lowerOffset,
+          far: far.up }
+      : { lines: both.down, others: both.up, otherEnds: rowed.upper, ends: rowed.lower, endOffsets: rowed.lowerOffset, ownOffsets: rowed.upperOffset,
+          far: far.down };
     const ordered = fromAbove ? rows : [...rows].reverse();
     for (const leansLeft of [true, false]) candidates.push(candidate(rowed, ordered, place, side, refused, leansLeft));
   }
   return balance(rowed, candidates);
+}
+
+/** How many boxes lie on the longest way up and down from each vertex: the trunk of the network is the longest. */
+function longestWays(rowed: Rowed, rows: Rows, both: { up: number[][]; down: number[][] }) {
+  const up = new Int32Array(rowed.num);
+  const down = new Int32Array(rowed.num);
+  const own = (vertex: number) => (vertex < rowed.numReal ? 1 : 0);
+  for (const row of rows)
+    for (const vertex of row)
+      for (const line of both.up[vertex]) up[vertex] = Math.max(up[vertex], up[rowed.upper[line]] + own(vertex));
+  for (let at = rows.length - 1; at >= 0; at--)
+    for (const vertex of rows[at])
+      for (const line of both.down[vertex])
+        down[vertex] = Math.max(down[vertex], down[rowed.lower[line]] + own(vertex));
+  return { up, down };
 }
 
 /** Lines that would cut a lane: lanes are kept straight, the others bend. */
@@ -96,12 +118,17 @@ function align(
   return { root, shift };
 }
 
-/** The lines a vertex may hang on, best first: the middle ones among those to its own kind, box or lane. */
+/** The lines a vertex may hang on, best first: of those to its own kind, box or lane, those on the longest way, and
+ * of these the middle ones. On the other kind it hangs only where that has no vertex of its own kind to carry. */
 function preferred(rowed: Rowed, vertex: number, place: Int32Array, side: Side, leansLeft: boolean): number[] {
   const lines = side.lines[vertex];
-  if (lines.length < 2) return lines;
-  const ownKind = lines.filter((line) => side.ends[line] < rowed.numReal === vertex < rowed.numReal);
-  const among = ownKind.length ? ownKind : lines.slice();
+  const isBox = (other: number) => other < rowed.numReal;
+  const ownKind = lines.filter((line) => isBox(side.ends[line]) === isBox(vertex));
+  const carriesOwn = (end: number) => side.others[end].some((line) => isBox(side.otherEnds[line]) === isBox(end));
+  const fit = ownKind.length ? ownKind : lines.filter((line) => !carriesOwn(side.ends[line]));
+  if (fit.length < 2) return fit;
+  const farthest = Math.max(...fit.map((line) => side.far[side.ends[line]]));
+  const among = fit.filter((line) => side.far[side.ends[line]] === farthest);
   among.sort((a, b) => place[side.ends[a]] - place[side.ends[b]] || side.endOffsets[a] - side.endOffsets[b]);
   const middle = (among.length - 1) / 2;
   const [low, high] = [among[Math.floor(middle)], among[Math.ceil(middle)]];
