@@ -38,7 +38,27 @@ export function placeRows(rowed: Rowed, rows: Rows): Float64Array {
     const ordered = fromAbove ? rows : [...rows].reverse();
     for (const leansLeft of [true, false]) candidates.push(candidate(rowed, ordered, place, side, refused, leansLeft));
   }
-  return balance(rowed, candidates);
+  const x = balance(rowed, candidates);
+  straighten(rowed, rows, both, x);
+  return x;
+}
+
+/** Where everything passes through one vertex, move all that is below so that it is right under the one before. */
+function straighten(rowed: Rowed, rows: Rows, both: { up: number[][]; down: number[][] }, x: Float64Array): void {
+  const mean = (lines: number[], offsets: number[]) =>
+    lines.length ? lines.reduce((sum, line) => sum + offsets[line], 0) / lines.length : 0;
+  let shift = 0;
+  let wanted: number | undefined;
+  for (const row of rows) {
+    if (row.length === 1) {
+      const [vertex] = row;
+      const touched = x[vertex] + mean(both.up[vertex], rowed.lowerOffset);
+      if (wanted !== undefined && both.up[vertex].length) shift = wanted - touched;
+      wanted = x[vertex] + shift + mean(both.down[vertex], rowed.upperOffset);
+      if (!both.down[vertex].length) wanted = undefined;
+    }
+    for (const vertex of row) x[vertex] += shift;
+  }
 }
 
 /** How many boxes lie on the longest way up and down from each vertex: the trunk of the network is the longest. */
