@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torcheer.api.compare import autodiff
+    from torcheer.api.compare import autodiff, copy_weights, register_layer_pair
     from torcheer.api.explore import explore
     from torcheer.api.history import load, log_forward_pass, validate
     from torcheer.api.profile import profile
@@ -28,10 +28,12 @@ __all__ = [
     "TorcheerError",
     "__version__",
     "autodiff",
+    "copy_weights",
     "explore",
     "load",
     "log_forward_pass",
     "profile",
+    "register_layer_pair",
     "validate",
 ]
 
@@ -39,10 +41,12 @@ _HOMES = {
     "ModelHistory": "torcheer.history",
     "TorcheerError": "torcheer.errors",
     "autodiff": "torcheer.api.compare",
+    "copy_weights": "torcheer.api.compare",
     "explore": "torcheer.api.explore",
     "load": "torcheer.api.history",
     "log_forward_pass": "torcheer.api.history",
     "profile": "torcheer.api.profile",
+    "register_layer_pair": "torcheer.api.compare",
     "validate": "torcheer.api.history",
 }
 

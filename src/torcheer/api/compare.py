@@ -48,8 +48,58 @@ def autodiff(
     return run(side_a, side_b, auto_weights=auto_weights, options=options, param_map=param_map)
 
 
+def copy_weights(source: Any, target: Any, *, layer_map: Mapping[str, str] | None = None, inp: Any = None) -> ParamMap:
+    """Set the weights of one model into another, of whichever framework, and return which tensor went where.
+
+    layer_map: layers of ``source`` to those of ``target``, where it cannot be told.
+    inp: an input of both. The models are run on it if only the order of their calls can tell which layer is which.
+    """
+    # As above.
+    from torcheer.diff.layer_map import known_of, map_layers
+    from torcheer.diff.param_map import check_complete
+
+    from_side, to_side = side_of(source, inp), side_of(target, inp)
+    can_run = inp is not None
+    found = map_layers(known_of(from_side, can_run=can_run), known_of(to_side, can_run=can_run), layer_map)
+    check_complete(found, "the source", "the target")
+    shapes = {name: array.shape for name, array in to_side.weights().items()}
+    to_side.set_weights(found.convert(from_side.weights(), shapes))
+    return found
+
+
+def register_layer_pair(
+    layer: type | str,
+    module: type | str,
+    *,
+    names: Mapping[str, str] | None = None,
+    transforms: Mapping[str, str] | None = None,
+) -> None:
+    """Tell that a Paddle layer of your own and a PyTorch module of your own are the same kind of layer.
+
+    layer, module: the classes, or their names.
+    names: parameters and buffers of the Paddle layer by their names in the module, where these differ:
+        ``{"gamma": "weight"}``.
+    transforms: how a parameter of the Paddle layer is laid out against the module's: ``{"gamma": "transpose"}``.
+
+    Both must be classes with tensors of their own; what they are made of is mapped by itself.
+    """
+    # numpy: only a comparison needs it.
+    from torcheer.diff.forms import TRANSFORMS, Form, register
+    from torcheer.errors import ComparisonError
+
+    for name, transform in (transforms or {}).items():
+        if transform not in TRANSFORMS:
+            raise ComparisonError(
+                f"register_layer_pair: {transform!r} for {name!r} is no transform. Take one of {', '.join(TRANSFORMS)}."
+            )
+    type_names = [one if isinstance(one, str) else one.__name__ for one in (layer, module)]
+    kind = f"{type_names[0]} = {type_names[1]}"
+    register("paddle", type_names[0], Form(kind, names or {}, transforms or {}))
+    register("torch", type_names[1], Form(kind))
+
+
 def side_of(model: Any, inp: Any, *, loss: Any = None, optimizer: Any = None) -> Side:
-    """The side of a comparison that a model makes, by its framework."""
+    """The side of a comparison that a model makes, by its framework. Without an input it cannot be run."""
     if is_paddle(model):
         # Paddle is an extra.
         from torcheer.capture.paddle.side import PaddleSide, paddle_call
@@ -62,4 +112,4 @@ def side_of(model: Any, inp: Any, *, loss: Any = None, optimizer: Any = None) ->
     return TorchSide(model, torch_call(model, inp), loss=loss, optimizer=optimizer)
 
 
-__all__ = ["autodiff"]
+__all__ = ["autodiff", "copy_weights", "register_layer_pair"]

@@ -53,10 +53,12 @@ class Known:
     framework: str
     leaves: Sequence[Leaf]
     weights: Weights = field(default_factory=dict)  # by address, as they stand
-    called: Callable[[], Sequence[str]] = tuple  # addresses of layers in the order of their first call, if it can run
+    called: Callable[[], Sequence[str]] | None = (
+        None  # addresses of layers in the order of their first call; if it can run
+    )
 
 
-def known_of(side: Side) -> Known:
+def known_of(side: Side, *, can_run: bool = True) -> Known:
     """What a side tells of its model. It is run only if the order of calls has to decide."""
 
     def called() -> list[str]:
@@ -64,7 +66,7 @@ def known_of(side: Side) -> Known:
         side.restore()
         return list(dict.fromkeys(record.modules[call.module].address for call in record.calls))
 
-    return Known(side.framework, side.leaves(), side.weights(), called)
+    return Known(side.framework, side.leaves(), side.weights(), called if can_run else None)
 
 
 Pair = tuple[Part, Part]
@@ -326,22 +328,26 @@ def _check_order(rest_a: list[Part], rest_b: list[Part], a: Known, b: Known) -> 
     """Order of definition and order of calls must tell the same."""
     if len(rest_a) < 2:
         return
-    orders = []
-    for rest, side in ((rest_a, a), (rest_b, b)):
-        called_first = side.called()
-        orders.append([_rank(part.address, called_first) for part in rest])
-    by_call = [sorted(range(len(order)), key=order.__getitem__) for order in orders]
-    if by_call[0] == by_call[1]:
+    defined = [[part.address for part in rest] for rest in (rest_a, rest_b)]
+    called = []
+    for names, side in zip(defined, (a, b), strict=True):
+        if side.called is not None:
+            order = side.called()
+            called.append(sorted(names, key=lambda name, order=order: _rank(name, order)))  # type: ignore[misc]
+    if called and [defined[0].index(name) for name in called[0]] == [defined[1].index(name) for name in called[1]]:
         return
-    names = [[part.address for part in rest] for rest in (rest_a, rest_b)]
-    called = [[names[side][place] for place in by_call[side]] for side in (0, 1)]
-    example = f"layer_map={{{names[0][0]!r}: {called[1][called[0].index(names[0][0])]!r}, ...}}"
+    frameworks = [f"the {which} model ({side.framework})" for which, side in (("first", a), ("second", b))]
+    text = f"It cannot be told which of {len(rest_a)} layers {rest_a[0].type_name} of one shape is which. "
+    for what, orders in (("Defined", defined), ("Called", called)):
+        text += "".join(
+            f"{what} in {framework}: {', '.join(names)}. " for framework, names in zip(frameworks, orders, strict=False)
+        )
+    likely = called or defined
+    text += "The two orders do not agree" if called else "Without an input the order of their calls is not known"
+    example = f"layer_map={{{likely[0][0]!r}: {likely[1][0]!r}, ...}}"
     raise ComparisonError(
-        f"It cannot be told which of {len(rest_a)} layers {rest_a[0].type_name} of one shape is which. Defined in this "
-        f"order: {', '.join(names[0])} in {a.framework}, {', '.join(names[1])} in {b.framework}. Called in this order: "
-        f"{', '.join(called[0])} in {a.framework}, {', '.join(called[1])} in {b.framework}. The two orders do not "
-        f"agree, and neither names nor values decide. Say so: {example}, layers of the first model to those of the "
-        "second."
+        f"{text}, and neither names nor values decide. {'Say so' if called else 'Give inp=, or say so'}: {example}, "
+        "layers of the first model to those of the second."
     )
 
 

@@ -179,9 +179,11 @@ def write(tensor: Any, array: Array) -> None:
 
 
 def paddle_call(model: Any, given: Any) -> Arguments:
-    """The call of ``model`` that this input makes: numpy arrays become tensors on the model's device."""
+    """The call of ``model`` that this input makes: arrays become its tensors; None: it is not to be called."""
     if not isinstance(model, paddle.nn.Layer):
         raise ComparisonError(f"A {type(model).__name__} was given where a paddle.nn.Layer is expected.")
+    if given is None:
+        return Arguments((), {})
     anchor = next(iter(model.parameters()), None)
     return arrange_call(model, (as_tensors(given, None if anchor is None else anchor.place),), {})
 
