@@ -1,6 +1,6 @@
 // Draws a scene on a canvas. What would be too small to see is left out, so a frame costs what is on the screen.
 
-import type { Graph } from "../scene/graph";
+import type { Graph, Role } from "../scene/graph";
 import { arrowOf, outline } from "../scene/outline";
 import { heatColour, THEMES, type Theme } from "../scene/theme";
 import { MARKS, type MarkColours } from "./colours";
@@ -19,9 +19,11 @@ export interface Marks {
   tints: Map<string, string>;
   /** How much of something boxes have, 0 to 1 by item id; null: as the graph says. */
   heats: Map<string, number> | null;
+  /** Roles by item id in place of those the graph has. */
+  looks: Map<string, Role>;
 }
 
-export const NO_MARKS: Marks = { selected: -1, hovered: -1, inflows: [], outflows: [], found: new Set(), tints: new Map(), heats: null };
+export const NO_MARKS: Marks = { selected: -1, hovered: -1, inflows: [], outflows: [], found: new Set(), tints: new Map(), heats: null, looks: new Map() };
 
 const LEAST_TEXT = 5; // pixels
 const LEAST_INSIDE = 9; // pixels: a box smaller than this is drawn without what is in it
@@ -128,8 +130,9 @@ class Painter {
 
   private fillOf(box: Box): string {
     const item = this.graph.items[box.item];
-    if (box.form === "open") return `${this.theme.open[box.depth % this.theme.open.length]}|${this.theme.openBorder}`;
-    const { fill, border } = this.theme.roles[item.role];
+    const look = this.marks.looks.get(item.id);
+    if (box.form === "open") return `${this.theme.open[box.depth % this.theme.open.length]}|${look ? this.theme.roles[look].border : this.theme.openBorder}`;
+    const { fill, border } = this.theme.roles[look ?? item.role];
     const heat = this.marks.heats ? (this.marks.heats.get(item.id) ?? -1) : item.heat;
     return `${heat >= 0 ? heatColour(this.theme, heat) : fill}|${border}`;
   }

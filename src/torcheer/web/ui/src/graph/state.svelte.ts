@@ -1,6 +1,6 @@
 // One graph on the page: its drawing, what is open, entered, selected, found. Views share it with their tables.
 
-import type { Graph, Item } from "../scene/graph";
+import type { Graph, Item, Role } from "../scene/graph";
 import { drawer } from "./drawer";
 import { IndexedScene } from "./indexed";
 import type { GraphOptions } from "./protocol";
@@ -18,6 +18,8 @@ export class GraphState {
   tints = $state.raw<Map<string, string>>(new Map());
   /** How much of something items have, 0 to 1 by id, in place of what the graph says; null: as the graph says. */
   heats = $state.raw<Map<string, number> | null>(null);
+  /** Roles by id in place of those the graph has: what a comparison says of items. */
+  looks = $state.raw<Map<string, Role>>(new Map());
   graph = $state.raw<Graph | null>(null);
   whole = $state.raw<Graph | null>(null);
   indexed = $state.raw<IndexedScene | null>(null);
