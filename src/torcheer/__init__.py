@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torcheer.api.compare import autodiff, copy_weights, register_layer_pair
     from torcheer.api.explore import explore
     from torcheer.api.history import load, log_forward_pass, validate
-    from torcheer.api.profile import profile
+    from torcheer.api.profile import InspectorGadgets, profile
     from torcheer.errors import TorcheerError
     from torcheer.history import ModelHistory
 
@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 
 # A literal, because type checkers and tools/check_sizes.py read it without running it.
 __all__ = [
+    "InspectorGadgets",
     "ModelHistory",
     "TorcheerError",
     "__version__",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "InspectorGadgets": "torcheer.api.profile",
     "ModelHistory": "torcheer.history",
     "TorcheerError": "torcheer.errors",
     "autodiff": "torcheer.api.compare",

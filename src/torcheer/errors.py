@@ -5,6 +5,7 @@
     ├── NotSavedError     the thing exists, its tensor was not kept
     ├── CaptureError      the model or its input cannot be recorded as asked
     ├── ComparisonError   two models or recordings cannot be compared as asked
+    ├── NonFiniteError    NaN or Inf was born, and the run was to stop there
     ├── RecordFileError   a recording on disk cannot be written or read
     ├── StoreError        a watched run on disk cannot be written or read
     ├── WatchError        a model cannot be watched as asked
@@ -41,6 +42,10 @@ class CaptureError(TorcheerError):
 
 class ComparisonError(TorcheerError):
     """Two models or recordings cannot be compared as asked."""
+
+
+class NonFiniteError(TorcheerError):
+    """NaN or Inf was born in a run that was to stop there."""
 
 
 class RecordFileError(TorcheerError):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from torcheer.errors import CaptureError
+from torcheer.errors import CaptureError, TorcheerError
 from torcheer.profiling import Report, build
+from torcheer.profiling.export import check_writable, write_json
 
 MEASURES = ("time", "memory", "flops", "nan")
 EXECUTIONS = ("real", "fake")
+NAN_CHOICES = ("report", "warn", "stop")
 
 
 def profile(
@@ -68,4 +72,144 @@ def _measures(measure: str | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(one for one in MEASURES if one in chosen)
 
 
-__all__ = ["profile"]
+class InspectorGadgets:
+    """Profiles your own code, training or inference: put it between ``start()`` and ``finish()`` or into ``with``.
+
+        with tl.InspectorGadgets(model, save_file="insight") as inspector:
+            loss = model(x).mean()
+            inspector.backward_mode()
+            loss.backward()
+        print(inspector.report)
+
+    models: a model, a list of models, or a dict of models by name. Every call of one of them is measured, with the
+        backward pass through it, and is a report of its own in ``reports``; ``report`` is that of the last call.
+    save_file: where the JSON of Inspector Gadgets goes when it is finished: ``save_file`` itself if it ends in
+        ".json", and with ".json" added otherwise. It is there whole or not at all.
+    measure: any of "time", "memory", "flops", "nan". "time" alone costs least. "nan" alone checks every op and keeps
+        no record, for use in training.
+    nan: "report"; or "warn" or "stop", to warn or raise ``NonFiniteError`` as soon as NaN is born, with measure="nan".
+    """
+
+    def __init__(
+        self,
+        models: Any,
+        save_file: str | os.PathLike[str] | None = None,
+        *,
+        measure: str | tuple[str, ...] = MEASURES,
+        nan: str = "report",
+    ) -> None:
+        self.measure = _measures(measure)
+        self.reports: list[Report] = []
+        self._models = _named(models)
+        self._path = None if save_file is None else _json_path(Path(save_file))
+        self._inspection: Any = None
+        self._is_finished = False
+        self._nan = nan
+        if nan not in NAN_CHOICES:
+            raise CaptureError(f"nan is {nan!r}. It takes one of {', '.join(map(repr, NAN_CHOICES))}.")
+        if nan != "report" and self.measure != ("nan",):
+            raise CaptureError(f'nan={nan!r} needs measure="nan": the other measurements are read after the run.')
+        if self._path is not None:
+            check_writable(self._path)
+
+    def start(self) -> InspectorGadgets:
+        """Begin to watch the models. Call it before they run."""
+        # torch takes seconds to import; only a run needs it.
+        from torcheer.capture.torch.guard import Guard
+        from torcheer.capture.torch.inspection import Inspection
+
+        if self._inspection is not None:
+            raise CaptureError("This InspectorGadgets was started before. Make a new one for another inspection.")
+        models = list(self._models.values())
+        if self.measure == ("nan",):
+            self._inspection = Guard(models, self._nan)
+        else:
+            self._inspection = Inspection(models, self.measure)
+        self._inspection.start()
+        return self
+
+    def backward_mode(self) -> None:
+        """Say that the forward is over. Backward passes are recognised without it; it checks that there was a call."""
+        if self._inspection is None:
+            raise CaptureError(
+                "backward_mode() comes after start() and the call of the model: nothing was started yet."
+            )
+        if not self._inspection.runs:
+            raise CaptureError(
+                f"backward_mode() comes after the call of the model, and {self._names()} was not called."
+            )
+
+    def finish(self) -> None:
+        """Stop watching, make the reports, and write ``save_file``. A second call does nothing."""
+        if self._is_finished:
+            return
+        if self._inspection is None:
+            raise CaptureError("finish() comes after start(): nothing was started yet.")
+        self._is_finished = True
+        self._inspection.finish()
+        self.reports = [build(record) for record in self._inspection.records()]
+        if not self.reports:
+            raise CaptureError(
+                f"Nothing was measured: {self._names()} was not called between start() and finish(). Call the model "
+                "itself, not its forward(), inside the block."
+            )
+        if self._path is not None:
+            write_json(self._path, self.to_inspector_gadgets())
+
+    @property
+    def report(self) -> Report:
+        """The report of the last call; those of all calls are in ``reports``."""
+        if not self._is_finished:
+            raise CaptureError("The report is made by finish(), which a with block calls at its end.")
+        if not self.reports:
+            raise CaptureError(f"There is no report: {self._names()} was not called.")
+        return self.reports[-1]
+
+    def to_inspector_gadgets(self) -> dict[str, Any]:
+        """The JSON of Inspector Gadgets: an entry per model; of a model that was called again, one per call."""
+        entries: dict[str, Any] = {}
+        names = {id(model): name for name, model in self._models.items()}
+        for report, model in zip(self.reports, self._inspection.models_of_runs(), strict=True):
+            name, count = names[id(model)], 1
+            while (key := name if count == 1 else f"{name} (call {count})") in entries:
+                count += 1
+            entries[key] = next(iter(report.to_inspector_gadgets().values()))
+        return entries
+
+    def __enter__(self) -> InspectorGadgets:
+        return self.start()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            self.finish()
+            return
+        # What the user's code raised comes through; what was seen until then is in the report and the file.
+        with suppress(TorcheerError):
+            self.finish()
+
+    def _names(self) -> str:
+        return " or ".join(self._models)
+
+
+def _named(models: Any) -> dict[str, Any]:
+    if isinstance(models, Mapping):
+        named = {str(name): model for name, model in models.items()}
+    else:
+        named = {}
+        for model in models if isinstance(models, (list, tuple)) else (models,):
+            name, count = type(model).__name__, 1
+            while (key := name if count == 1 else f"{name}_{count}") in named:
+                count += 1
+            named[key] = model
+    wrong = next((type(model).__name__ for model in named.values() if not hasattr(model, "named_modules")), None)
+    if wrong is not None or not named:
+        what = "an empty list" if wrong is None else f"a {wrong}"
+        raise CaptureError(f"InspectorGadgets takes a model, a list or a dict of models, and was given {what}.")
+    return named
+
+
+def _json_path(path: Path) -> Path:
+    return path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
+
+
+__all__ = ["InspectorGadgets", "profile"]

@@ -57,6 +57,11 @@ def arrange(target: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs
     return Arguments(args, dict(kwargs), _positional_names(signature))
 
 
+def positional_names(target: Callable[..., Any]) -> tuple[str, ...]:
+    """What the target calls its positional arguments."""
+    return _positional_names(_signature(target))
+
+
 def tensors_in(structure: Any, is_tensor: Callable[[Any], bool], path: str = "") -> Iterator[tuple[str, Any]]:
     """All tensors of a nested structure, in order, with the paths that lead to them."""
     if is_tensor(structure):

@@ -107,8 +107,13 @@ def _call(call: CallRow) -> dict[str, Any]:
 def written(data: dict[str, Any], path: str | os.PathLike[str] | None) -> dict[str, Any]:
     """The same data, also in a file if a path is given."""
     if path is not None:
-        write_text(Path(path), json.dumps(data, indent=1, allow_nan=False, default=str))
+        write_json(Path(path), data)
     return data
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Write data as JSON, whole or not at all."""
+    write_text(path, json.dumps(data, indent=1, allow_nan=False, default=str) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -23,7 +23,7 @@ _HANDS_ON = ("lift_fresh", "_to_copy", "copy", "clone", "detach", "tril", "triu"
 class Finding:
     """An op that returned NaN or Inf."""
 
-    kind: str  # "nan" | "inf" | "mask" | "propagated"
+    kind: str  # "nan" | "inf" | "mask" | "given" (it came in with an input or param) | "propagated"
     aten: int  # index into Record.aten
     op: int | None  # the function-level op it belongs to: index into Record.ops
     phase: str  # "forward" | "backward" | "recompute"
@@ -45,7 +45,8 @@ class Finding:
         where = self.module or "the model itself"
         node = f" (in {self.node})" if self.node else ""
         line = f" at {self.source}" if self.source else ""
-        return f"{self.phase} {self.function}{node} in {where}{line}: {what} of {self.facts.num_elements}"
+        given = " was given" if self.kind == "given" else " made"
+        return f"{self.phase} {self.function}{node} in {where}{line}{given} {what} of {self.facts.num_elements}"
 
 
 def find(record: Record) -> list[Finding]:
@@ -57,12 +58,16 @@ def find(record: Record) -> list[Finding]:
         finding = _finding(record, entry, op)
         sources = _sources(record, op, origin_of)
         finding.kind = _kind(entry, op, bool(sources))
+        if finding.kind == "propagated" and not sources:
+            finding.kind = _kind_given(entry)
         index = len(findings)
         if finding.kind == "propagated":
-            finding.origin = sources[0] if sources else None
+            finding.origin = sources[0]
         elif finding.kind == "nan":
+            # Inf that became NaN here: inf - inf, 0 * inf.
             for source in sources:
                 _reach(findings[source], "nan")
+        _reach(finding, entry.reaches)
         storage = _storage_of(record, op, entry.output)
         if storage is not None:
             known = origin_of.get(storage)
@@ -96,12 +101,21 @@ def source_of(record: Record, op: Op | None) -> str:
 def _kind(entry: NonFinite, op: Op, has_sources: bool) -> str:
     facts = entry.facts
     if facts.nan:
-        return "propagated" if any(one.nan for one in entry.inputs) else "nan"
+        # What it wrote into is not among its inputs any more: there the storage tells.
+        was_given = any(one.nan for one in entry.inputs) or (op.writes and has_sources)
+        return "propagated" if was_given else "nan"
     if any(one.nan or one.pos_inf or one.neg_inf for one in entry.inputs) or (has_sources and not entry.inputs):
         return "propagated"
     name = op.function.split(".")[1].strip("_") if "." in op.function else op.function
     writes_number = name.startswith(_WRITES_A_NUMBER) and _has_infinite_number((*op.args, *(op.kwargs or {}).values()))
     return "mask" if writes_number or name.startswith(_HANDS_ON) else "inf"
+
+
+def _kind_given(entry: NonFinite) -> str:
+    """Of what no op of the run made: it came in with an input, a param or a buffer."""
+    if any(one.pos_inf or one.nan for one in entry.inputs) or entry.facts.nan:
+        return "given"
+    return "mask"
 
 
 def _has_infinite_number(args: tuple[Any, ...]) -> bool:
@@ -142,4 +156,5 @@ def _judge(record: Record, findings: list[Finding], origin_of: dict[int, int]) -
             if origin.kind != "mask":
                 _reach(origin, "gradient")
     for finding in findings:
-        finding.is_alarm = finding.kind == "nan" or (finding.kind == "inf" and finding.reaches != "")
+        came_in = finding.kind == "given" and (finding.facts.nan > 0 or finding.reaches != "")
+        finding.is_alarm = finding.kind == "nan" or came_in or (finding.kind == "inf" and finding.reaches != "")

@@ -19,11 +19,13 @@ def notes_of(report: Report, is_timed: bool) -> list[str]:
             f"FLOPs are partial: {calls} of operators without a formula ({functions}) are not in them. "
             "Add one with torcheer.profiling.register_formula."
         )
-    if not is_timed and run.execution == "real":
+    if not is_timed and run.execution == "real" and (not run.measured or "time" in run.measured):
         notes.append("Times are of the recorded run and contain what recording costs.")
     if run.execution == "fake":
         notes.append("Nothing was computed (execution='fake'): memory is predicted, and there are no times.")
-    if run.num_backward == 0:
+    if not report.record.values:
+        notes.append("Only NaN and Inf were looked for: there is no record of the other ops.")
+    elif run.num_backward == 0:
         notes.append("No backward pass was recorded: its columns are empty.")
     notes += [diagnostic.message for diagnostic in report.record.diagnostics]
     return notes

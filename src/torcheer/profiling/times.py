@@ -21,7 +21,7 @@ class Times:
         for timing in record.timings:
             key = (timing.kind, timing.target, timing.phase)
             self.by_key[key], self.spreads[key] = timing.time_ns, timing.spread_ns
-        if not self.is_timed:
+        if not self.is_timed and (not record.run.measured or "time" in record.run.measured):
             self._from_the_run(record)
 
     def _from_the_run(self, record: Record) -> None:

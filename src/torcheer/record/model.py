@@ -279,6 +279,7 @@ class NonFinite(NamedTuple):
     output: int  # which of its output tensors
     facts: TensorFacts  # of that output
     inputs: tuple[TensorFacts, ...] = ()  # of the tensors it was given, as they were
+    reaches: str = ""  # "output" | "gradient" where that is known without following it op by op
 
 
 class Diagnostic(NamedTuple):

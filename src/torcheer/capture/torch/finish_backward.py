@@ -6,6 +6,7 @@ module.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,6 +46,7 @@ class Owners:
         # Sequence number → the innermost function-level op that made the node.
         ops = finisher.record.ops
         self.of_node = {seq: op.index for op in ops if op.seq is not None for seq in range(*op.seq)}
+        self._fill_gaps(finisher)
         self.targets: dict[tuple[int, int], list[int]] = {}  # (number, output of the node) → values
         for value in finisher.record.values:
             if value.node_seq is not None:
@@ -55,6 +57,25 @@ class Owners:
             key = self._key(event)
             if ops[op].site == key[1]:
                 self._turn.setdefault(key, []).append(op)
+
+    def _fill_gaps(self, finisher: Finisher) -> None:
+        """Nodes that no op was seen to make, as of an ``apply`` the user's code took hold of before the run.
+
+        A Function's node is made just before what its forward does, which makes no nodes. Others were made during, or
+        right after, the last op that began before them.
+        """
+        tape = finisher.tape
+        missing = [seq for seq in range(tape.first_seq, tape.last_seq) if seq not in self.of_node]
+        if not missing:
+            return
+        events = ((OpEvent._make(tape.events[index]), op) for index, op in finisher.op_of.items())
+        began = sorted((event.seq, event.seq_end, op) for event, op in events)
+        for seq in missing:
+            place = bisect_right(began, seq, key=lambda start: start[0])
+            if place < len(began) and began[place][:2] == (seq + 1, seq + 1):
+                self.of_node[seq] = began[place][2]
+            elif place:
+                self.of_node[seq] = began[place - 1][2]
 
     def match(self, first: int, end: int) -> None:
         """Match what was computed again in a range of events to the forward ops."""

@@ -19,6 +19,7 @@ def add_measurements(session: TorchSession, done: Measurements, held: list[Held]
     record = session.record()
     events = session.tape.events
     places = [place for place, raw in enumerate(events) if type(raw) is tuple and raw[0] == ATEN]
+    _own_python_backward(session, record, done, places)
     record.held = _held(session, record, held)
     if done.finite is not None:
         record.nonfinite = [
@@ -28,6 +29,20 @@ def add_measurements(session: TorchSession, done: Measurements, held: list[Held]
     if done.memory is not None:
         _add_memory(session, record, done, places)
     return record
+
+
+def _own_python_backward(session: TorchSession, record: Record, done: Measurements, places: list[int]) -> None:
+    """Calls of an autograd.Function's backward: they belong to the op whose node ran them."""
+    of_node = session.owners().of_node if done.nodes else {}
+    for event, (seq, name) in done.nodes.items():
+        op = record.aten[bisect_left(places, event)]
+        if op.phase != "recompute" or op.owner is not None:
+            continue
+        owner = of_node.get(seq)
+        op.phase, op.node, op.owner = "backward", name, owner
+        if owner is not None:
+            op.call = record.ops[owner].call
+            record.ops[owner].aten += (op.index,)
 
 
 def _held(session: TorchSession, record: Record, held: list[Held]) -> list[SavedTensor]:
@@ -61,6 +76,7 @@ def _add_memory(session: TorchSession, record: Record, done: Measurements, place
     number_of = session.finisher.flow.number_of
     raw = [(stamp, call, number_of(storage), delta) for stamp, call, storage, delta in meter.events]
     gradients = {number_of(storage) for storage in _gradient_storages(session.model, done)}
+    states = {number_of(storage) for storage in meter.states}
     kept = {tensor.storage for tensor in record.held}
     stamps = [stamp for stamp, _, _, _ in raw]
     end = bisect_right(stamps, tape.forward_end)
@@ -71,7 +87,9 @@ def _add_memory(session: TorchSession, record: Record, done: Measurements, place
     record.memory = []
     for place, (stamp, _, storage, delta) in enumerate(raw):
         role = "temporary"
-        if storage in gradients:
+        if storage in states:
+            role = "optimizer"
+        elif storage in gradients:
             role = "gradient"
         elif storage in lasting and (place < end or delta < 0):
             role = "activation"

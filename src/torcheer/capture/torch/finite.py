@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torcheer.capture.torch.kinds import AtenKind
-from torcheer.capture.torch.private import storage_id
+from torcheer.capture.torch.private import no_dispatch_mode, no_function_mode, storage_id
 from torcheer.capture.torch.tape import Tape, named_tensors
 from torcheer.record.model import TensorFacts
 
@@ -56,7 +56,7 @@ class FiniteMeter:
             facts = facts_of("output", tensor)
             if facts.nan or facts.pos_inf or facts.neg_inf:
                 self._mark(tensor)
-                self.hits.append(Hit(len(tape.events), place, facts, _inputs(kind, args, kwargs)))
+                self.hits.append(Hit(len(tape.events), place, facts, inputs_of(kind, args, kwargs)))
 
     def is_suspect(self, tensor: Tensor) -> bool:
         """May this tensor hold NaN or Inf, by its storage?"""
@@ -69,8 +69,12 @@ class FiniteMeter:
 
     def look_at_gradient(self, number: int, seq: int | None, output: int, gradient: Tensor) -> None:
         """Note a gradient that is not finite."""
-        if self.is_suspect(gradient) and not is_finite(gradient):
-            self.bad_gradients.add((number, seq, output))
+        if not self.is_suspect(gradient):
+            return
+        # A hook of a node: the modes are on, and this call is torcheer's own.
+        with no_dispatch_mode(), no_function_mode():
+            if not is_finite(gradient):
+                self.bad_gradients.add((number, seq, output))
 
     def _mark(self, tensor: Tensor) -> None:
         try:
@@ -110,7 +114,7 @@ def facts_of(place: str, tensor: Tensor) -> TensorFacts:
     )
 
 
-def _inputs(kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TensorFacts, ...]:
+def inputs_of(kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TensorFacts, ...]:
     """Facts of what the call was given; not of what it wrote into, which is no longer what it was given."""
     written = set(kind.writes)
     given = {str(place): one for place, one in enumerate(args) if place not in written}

@@ -18,7 +18,7 @@ import torch
 from torcheer.capture.torch.finite import FiniteMeter
 from torcheer.capture.torch.kinds import AtenKind
 from torcheer.capture.torch.modes import AtenLevel
-from torcheer.capture.torch.private import hide_from_dynamo, no_function_mode, storage_id
+from torcheer.capture.torch.private import current_node, hide_from_dynamo, no_function_mode, storage_id
 from torcheer.capture.torch.saving import Keeper
 from torcheer.capture.torch.tape import Tape, named_tensors
 
@@ -34,10 +34,18 @@ class Meter(Protocol):
 class MeasuringLevel(AtenLevel):
     """Writes the tape as the ATen level does, and shows each call to the meters."""
 
-    def __init__(self, tape: Tape, keeper: Keeper | None, meters: tuple[Meter, ...], costs: dict[int, int]) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        keeper: Keeper | None,
+        meters: tuple[Meter, ...],
+        costs: dict[int, int],
+        nodes: dict[int, tuple[int, str]],
+    ) -> None:
         super().__init__(tape, keeper)
         self.meters = meters
         self.costs = costs
+        self.nodes = nodes
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -51,8 +59,16 @@ class MeasuringLevel(AtenLevel):
             with no_function_mode():
                 for meter in self.meters:
                     meter.after(tape, kind, args, kwargs or {}, out)
+            if not tape.is_forward and tape.op >= 0:
+                self._note_node(len(tape.events) - 1)
             self.costs[len(tape.events) - 1] = perf_counter_ns() - start
         return out
+
+    def _note_node(self, event: int) -> None:
+        """The backward of an autograd.Function is Python: its calls are told from recomputation by their node."""
+        node = current_node()
+        if node is not None and getattr(node, "variable", None) is None:
+            self.nodes[event] = (node._sequence_nr(), type(node).__name__)
 
 
 class MemoryMeter:
@@ -65,6 +81,7 @@ class MemoryMeter:
     def __init__(self) -> None:
         self.events: list[tuple[int, int, int, int]] = []  # (events on the tape, open call, storage, bytes)
         self.live: dict[int, tuple[Any, int, int]] = {}  # address → (weak reference, storage, bytes)
+        self.states: set[int] = set()  # storages of optimizers
         self.is_closed = False
         self._num_unknown = 0
 
@@ -91,7 +108,7 @@ class MemoryMeter:
         storage = tensor.untyped_storage()
         size = storage.nbytes()
         entry = tape.live.get(id(tensor))
-        number = tape.values[entry[1]][5] if entry is not None else None
+        number = tape.values[entry[1]][5] if entry is not None and entry[0]() is tensor else None
         if number is None:
             self._num_unknown += 1
             number = -self._num_unknown
@@ -115,6 +132,13 @@ class MemoryMeter:
         if known[2] and not self.is_closed:
             self.events.append((len(tape.events), tape.call, known[1], -known[2]))
 
+    def note_state(self, tape: Tape, tensor: Tensor) -> None:
+        """Memory that an optimizer holds, from its first step on."""
+        address = _address(tensor)
+        if address is not None and address not in self.live:
+            self._take(tape, address, tensor)
+            self.states.add(self.live[address][1])
+
     def number_at(self, tensor: Tensor | None) -> int | None:
         """The storage of a tensor, if its memory was taken in the run."""
         address = None if tensor is None else _address(tensor)
@@ -130,10 +154,12 @@ class Measurements:
         self.finite = FiniteMeter() if nan else None
         self.costs: dict[int, int] = {}  # event of an ATen call → what looking at it took, in nanoseconds
 
+        self.nodes: dict[int, tuple[int, str]] = {}  # event in a backward pass → number and name of its node
+
     def level(self, tape: Tape, keeper: Keeper | None) -> AtenLevel:
         """The ATen level of the session; it is made anew for every backward pass."""
         meters = tuple(meter for meter in (self.memory, self.finite) if meter is not None)
-        return MeasuringLevel(tape, keeper, meters, self.costs)
+        return MeasuringLevel(tape, keeper, meters, self.costs, self.nodes)
 
     def close(self) -> None:
         """Stop listening to what is given back."""

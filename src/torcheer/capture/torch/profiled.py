@@ -69,6 +69,10 @@ class ProfiledRun:
             self._held = held_by((tensor for _, tensor in named_tensors(output)), self.session.tape)
         return output
 
+    def let_go(self) -> None:
+        """Keep nothing of the user's alive."""
+        self.session.let_go()
+
     def record(self) -> Record:
         """The record with everything that was measured."""
         self.done.close()

@@ -190,12 +190,18 @@ class TorchSession:
             for name in set(keeper.store) - set(record.saved.values()):
                 keeper.store.drop(name)
 
+    def let_go(self) -> None:
+        """Keep nothing of the output alive: it is the user's, with its graph."""
+        facts = self.run_facts
+        facts.output_structure, facts.output_data = type(self.output).__name__, plain_output(self.output)
+        self.output = None
+
     def _facts(self) -> Run:
         facts = self.run_facts
         facts.framework_version = str(torch.__version__)
         facts.python_version = platform.python_version()
-        facts.output_structure = type(self.output).__name__
-        facts.output_data = plain_output(self.output)
+        if self.output is not None or not facts.output_structure:
+            facts.output_structure, facts.output_data = type(self.output).__name__, plain_output(self.output)
         return facts
 
     @property
