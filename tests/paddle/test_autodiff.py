@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import paddle
 import pytest
+import torch
 
 import torcheer as tl
 from tests.paddle import bugs
 from tests.paddle.model_pairs import MODEL_PAIRS
+from torcheer.errors import ComparisonError
 
 # Said by Paddle whenever a BatchNorm trains.
 pytestmark = pytest.mark.filterwarnings("ignore:When training, we now always track global mean:UserWarning")
@@ -31,3 +37,186 @@ def test_a_mistake_is_named_at_its_layer(bug: bugs.Bug) -> None:
     report = bugs.run(bug)
     assert bugs.names_the_layer(report, bug), f"{report.blamed}\n{report}"
     assert "FAILED !!!" in str(report)
+
+
+# -- options, losses, optimizers ---------------------------------------------------------------------------------
+
+
+class PaddleNet(paddle.nn.Layer):
+    def __init__(self, sign: float = 1.0, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.sign = sign
+        self.fc1, self.fc2 = paddle.nn.Linear(6, 8), paddle.nn.Linear(8, 3)
+        self.norm1, self.norm2 = paddle.nn.LayerNorm(8, eps), paddle.nn.LayerNorm(3, eps)
+
+    def forward(self, x: Any, scale: float = 1.0) -> Any:
+        return self.sign * self.norm2(self.fc2(paddle.tanh(self.norm1(self.fc1(x))))) * scale
+
+
+class TorchNet(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = torch.nn.Linear(6, 8), torch.nn.Linear(8, 3)
+        self.norm1, self.norm2 = torch.nn.LayerNorm(8), torch.nn.LayerNorm(3)
+
+    def forward(self, x: Any, scale: float = 1.0) -> Any:
+        return self.norm2(self.fc2(torch.tanh(self.norm1(self.fc1(x))))) * scale
+
+
+X = np.random.default_rng(1).standard_normal((5, 6)).astype("float32")
+
+
+def adam(layer: Any, module: Any, rate: float = 0.01) -> tuple[Any, Any]:
+    return (
+        paddle.optimizer.Adam(0.01, parameters=layer.parameters()),
+        torch.optim.Adam(module.parameters(), rate),
+    )
+
+
+def test_losses_and_optimizers_of_the_user() -> None:
+    layer, module = PaddleNet(), TorchNet()
+    losses = (lambda out: (out**2).mean(), lambda out: out.pow(2).mean())
+    optimizers = adam(layer, module)
+    report = tl.autodiff(layer, module, X, loss_fn=losses, optimizers=optimizers, options={"atol": 1e-4, "steps": 3})
+    assert report, str(report)
+    assert not optimizers[0].state_dict().get("fc1.w_0_moment1_0"), "the optimizer's state is put back"
+    assert not module.state_dict()["fc1.weight"].grad_fn
+    wrong = tl.autodiff(layer, module, X, loss_fn=losses, optimizers=adam(layer, module, 0.03), options={"atol": 1e-4})
+    assert not wrong
+    assert wrong.first is None
+    assert {difference.what for difference in wrong.params} == {"weight"}
+    other_losses = (lambda out: (out**2).mean(), lambda out: out.abs().mean())
+    lost = tl.autodiff(layer, module, X, loss_fn=other_losses, options={"atol": 1e-4})
+    assert lost.first is not None
+    assert lost.first.stage == "backward"
+
+
+def test_an_optimizer_goes_on_as_if_nothing_had_been() -> None:
+    layer, module = PaddleNet(), TorchNet()
+    optimizer = paddle.optimizer.Adam(0.01, parameters=layer.parameters())
+
+    def train() -> np.ndarray:
+        layer(paddle.to_tensor(X)).square().mean().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        return layer.fc1.weight.numpy().copy()
+
+    train()
+    state = {name: np.array(value) for name, value in layer.state_dict().items()}
+    moments = {name: np.array(value) for name, value in optimizer.state_dict().items() if hasattr(value, "numpy")}
+    tl.autodiff(layer, module, X, optimizers=(optimizer, torch.optim.Adam(module.parameters(), 0.01)))
+    for name, value in layer.state_dict().items():
+        np.testing.assert_array_equal(np.array(value), state[name])
+    for name, value in optimizer.state_dict().items():
+        if hasattr(value, "numpy"):
+            np.testing.assert_array_equal(np.array(value), moments[name])
+
+
+def test_mean_mode_is_what_padiff_does_and_strict_is_not() -> None:
+    layer, module = PaddleNet(sign=-1.0), TorchNet()
+    tl.copy_weights(module, layer)
+    strict = tl.autodiff(layer, module, X, auto_weights=False, options={"atol": 1e-4, "diff_phase": "forward"})
+    mean = tl.autodiff(
+        layer, module, X, auto_weights=False, options={"atol": 1e-4, "compare_mode": "mean", "diff_phase": "forward"}
+    )
+    assert not strict
+    assert strict.max_output_diff > 1
+    assert mean, "the mean of a normalised row is zero with either sign"
+    assert "of the means alone" in str(strict.tolerance.__class__(1e-4, 0.0, by_mean=True))
+
+
+def test_single_step_finds_every_layer_that_differs_by_itself() -> None:
+    layer, module = PaddleNet(eps=1e-3), TorchNet()
+    report = tl.autodiff(layer, module, X, options={"atol": 1e-4, "single_step": True})
+    assert report.blamed == ("norm1", "norm1")
+    assert report.notes == ["by themselves differ too: norm2"]
+    for models in ((PaddleNet(), module), (module, PaddleNet())):
+        assert tl.autodiff(*models, X, options={"atol": 1e-4, "single_step": True})
+
+
+def test_a_recurrent_layer_in_eval_mode() -> None:
+    pair = MODEL_PAIRS["lstm"]
+    layer, module = pair.make()
+    layer.eval()
+    module.eval()
+    with pytest.raises(ComparisonError, match="Paddle cannot run backward through a recurrent layer in eval mode"):
+        tl.autodiff(layer, module, pair.inputs())
+    assert tl.autodiff(layer, module, pair.inputs(), options={"diff_phase": "forward", "atol": 1e-4})
+
+
+@pytest.mark.parametrize(
+    "inp",
+    [{"x": X, "scale": 2.0}, (X, 2.0), X, torch.from_numpy(X), paddle.to_tensor(X), [X]],
+    ids=["dict", "tuple", "array", "torch tensor", "paddle tensor", "list"],
+)
+def test_inputs(inp: Any) -> None:
+    assert tl.autodiff(PaddleNet(), TorchNet(), inp, options={"atol": 1e-4})
+    assert tl.autodiff(TorchNet(), PaddleNet(), inp, options={"atol": 1e-4})
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"tolerance": 1}, "options has no 'tolerance'. It takes 'atol', 'rtol'"),
+        ({"compare_mode": "loose"}, "options['compare_mode'] is 'loose'. It takes 'strict' or 'mean'."),
+        ({"steps": -1}, "options['steps'] is -1. It takes a number that is not negative."),
+        ({"single_step": "yes"}, "options['single_step'] is 'yes'. It takes True or False."),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ComparisonError) as caught:
+        tl.autodiff(PaddleNet(), TorchNet(), X, options=options)
+    assert text in str(caught.value)
+
+
+def test_models_that_do_not_fit_together() -> None:
+    with pytest.raises(ComparisonError, match=r"paddle has .*fc1\.weight.* without a counterpart"):
+        tl.autodiff(PaddleNet(), torch.nn.Linear(6, 3), X)
+    with pytest.raises(ComparisonError, match="A int was given where a model is expected"):
+        tl.autodiff(PaddleNet(), 3, X)
+
+
+# -- weights and layers of the user's own ------------------------------------------------------------------------
+
+
+class PaddleScale(paddle.nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gamma = self.create_parameter([6, 8])
+
+    def forward(self, x: Any) -> Any:
+        return paddle.matmul(x, self.gamma)
+
+
+class TorchProject(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(8, 6))
+
+    def forward(self, x: Any) -> Any:
+        return x @ self.weight.T
+
+
+def test_layers_of_the_users_own() -> None:
+    layer, module = paddle.nn.Sequential(PaddleScale()), torch.nn.Sequential(TorchProject())
+    with pytest.raises(ComparisonError, match="without a counterpart"):
+        tl.autodiff(layer, module, X)
+    tl.register_layer_pair(PaddleScale, TorchProject, names={"gamma": "weight"}, transforms={"gamma": "transpose"})
+    for models in ((layer, module), (module, layer)):
+        assert tl.autodiff(*models, X, options={"atol": 1e-5})
+    with pytest.raises(ComparisonError, match="'rotate' for 'gamma' is no transform"):
+        tl.register_layer_pair(PaddleScale, TorchProject, transforms={"gamma": "rotate"})
+
+
+def test_copied_weights_give_equal_outputs() -> None:
+    for name, pair in MODEL_PAIRS.items():
+        layer, module = pair.make()
+        module.eval()
+        layer.eval()
+        inputs = pair.inputs()
+        given = inputs if isinstance(inputs, tuple) else (inputs,)
+        # The random numbers of these models differ; after the copy their outputs do not.
+        tl.copy_weights(module, layer)
+        outputs = layer(*map(paddle.to_tensor, given)), module(*map(torch.from_numpy, given))
+        first = [out[0] if isinstance(out, tuple) else out for out in outputs]
+        np.testing.assert_allclose(first[0].numpy(), first[1].detach().numpy(), atol=1e-5, err_msg=name)

@@ -47,3 +47,17 @@ def test_a_gradient_hook_sees_the_sum_of_all_uses() -> None:
     private.watch_gradient(y, lambda gradient: seen.append(gradient.tolist()))
     (y * 3 + y * 4).sum().backward()
     assert seen == [[7.0, 7.0]]
+
+
+def test_an_optimizer_keeps_its_state_where_it_is_put_back() -> None:
+    layer = paddle.nn.Linear(2, 2)
+    for kind in (paddle.optimizer.Adam, paddle.optimizer.AdamW, paddle.optimizer.Momentum):
+        optimizer = kind(0.1, parameters=layer.parameters())
+        empty = private.OptimizerState(optimizer)
+        layer(paddle.ones([1, 2])).sum().backward()
+        optimizer.step()
+        assert any(optimizer._accumulators.values()), "the state is kept under another name"
+        empty.restore()
+        assert not any(optimizer._accumulators.values())
+        optimizer.step()  # it begins anew
+        assert any(optimizer._accumulators.values())

@@ -24,28 +24,39 @@ def autodiff(
     param_map: ParamMap | None = None,
     loss_fn: Any = None,
     optimizers: Any = None,
+    show: bool = True,
 ) -> AutodiffReport:
     """Run two models forward, backward and through a training step on one input, and report what differs.
+
+    Each model is a ``torch.nn.Module`` or a ``paddle.nn.Layer``, in either order.
 
     inp: the input; a tensor, an array, a tuple of positional arguments or a dict of keyword arguments.
     auto_weights: give both models the same seeded weights first, carried over by the parameter map.
     layer_map: layers of the first model to those of the second, ``{"fc1": "head.0"}``, where it cannot be told.
-    options: ``atol``, ``rtol``, ``seed`` of the weights, ``steps``: training steps.
-    loss_fn: from the model's output to the loss; without one, every output gets the same random gradient.
+    options: ``atol`` and ``rtol``; ``seed`` of the weights; ``steps``: training steps; ``compare_mode``: "strict" or
+        "mean"; ``diff_phase``: "both", "forward" or "backward"; ``single_step``: give each layer of the second model
+        what its counterpart was given.
+    loss_fn: from a model's output to its loss, or one such function per model; without one, every output gets the
+        same random gradient.
     optimizers: one per model, for the training steps; without them, plain gradient descent.
+    show: print the report, as PPAutoDiff does. It is returned in any case, and true when nothing differs.
 
-    Both models are left as they were. The report prints like PPAutoDiff's and is true when nothing differs.
+    Both models are left as they were.
     """
     # numpy, and the frameworks: only a comparison needs them.
     from torcheer.diff.autodiff import autodiff as run
     from torcheer.diff.layer_map import known_of, map_layers
 
     given = (None, None) if optimizers is None else tuple(optimizers)
-    side_a = side_of(model_a, inp, loss=loss_fn, optimizer=given[0])
-    side_b = side_of(model_b, inp, loss=loss_fn, optimizer=given[1])
+    losses = tuple(loss_fn) if isinstance(loss_fn, (tuple, list)) else (loss_fn, loss_fn)
+    side_a = side_of(model_a, inp, loss=losses[0], optimizer=given[0])
+    side_b = side_of(model_b, inp, loss=losses[1], optimizer=given[1])
     if param_map is None and (layer_map or side_a.framework != side_b.framework):
         param_map = map_layers(known_of(side_a), known_of(side_b), layer_map)
-    return run(side_a, side_b, auto_weights=auto_weights, options=options, param_map=param_map)
+    report = run(side_a, side_b, auto_weights=auto_weights, options=options, param_map=param_map)
+    if show:
+        print(report)
+    return report
 
 
 def copy_weights(source: Any, target: Any, *, layer_map: Mapping[str, str] | None = None, inp: Any = None) -> ParamMap:

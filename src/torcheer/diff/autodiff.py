@@ -13,7 +13,9 @@ import numpy as np
 
 from torcheer.diff.arrays import Array, as_array
 from torcheer.diff.autodiff_blame import Seen, first_in_backward, first_in_forward
+from torcheer.diff.autodiff_single import single_steps
 from torcheer.diff.autodiff_steps import Stack, pair_steps, stack_of
+from torcheer.diff.autodiff_text import describe
 from torcheer.diff.numbers import Distance, Tolerance, distance
 from torcheer.diff.param_map import ParamMap, check_complete, map_by_structure
 from torcheer.diff.seeding import VARIANCES, seeded_weights
@@ -58,7 +60,7 @@ class StepDifference:
     why: str = ""  # what tells so
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class AutodiffReport:
     """What ``autodiff`` found. True when nothing differs."""
 
@@ -90,6 +92,21 @@ class AutodiffReport:
     def __str__(self) -> str:
         return describe(self)
 
+    def __repr__(self) -> str:
+        verdict = "equal" if self else f"differs at {self.blamed}"
+        return f"<AutodiffReport of {' and '.join(self.frameworks)}: {verdict}>"
+
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "compare_mode": ("strict", "mean"),
+    "diff_phase": ("both", "forward", "backward"),
+    "single_step": (True, False),
+}
+
+
+def _one_of(choices: tuple[Any, ...]) -> str:
+    return " or ".join(map(repr, choices))
+
 
 @dataclass(frozen=True, slots=True)
 class AutodiffOptions:
@@ -99,6 +116,9 @@ class AutodiffOptions:
     rtol: float = DEFAULT_RTOL
     seed: int = 0  # of the weights and of the gradients given to the outputs
     steps: int = 1
+    compare_mode: str = "strict"  # "strict": every element; "mean": the means of two tensors alone
+    diff_phase: str = "both"  # "both" | "forward" | "backward"
+    single_step: bool = False  # give each layer of the second model what the first model's layer was given
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> AutodiffOptions:
@@ -107,6 +127,10 @@ class AutodiffOptions:
         for name, value in options.items():
             if name not in known:
                 raise ComparisonError(f"options has no {name!r}. It takes {', '.join(map(repr, known))}.")
+            if name in _CHOICES:
+                if value not in _CHOICES[name]:
+                    raise ComparisonError(f"options[{name!r}] is {value!r}. It takes {_one_of(_CHOICES[name])}.")
+                continue
             is_count = name in ("steps", "seed")
             if isinstance(value, bool) or not isinstance(value, int if is_count else (int, float)) or value < 0:
                 raise ComparisonError(f"options[{name!r}] is {value!r}. It takes a number that is not negative.")
@@ -123,10 +147,15 @@ def autodiff(
 ) -> AutodiffReport:
     """Run both sides forward, backward and through training steps, and report what differs."""
     chosen = AutodiffOptions.of(options or {})
-    tolerance = Tolerance(chosen.atol, chosen.rtol)
+    tolerance = Tolerance(chosen.atol, chosen.rtol, chosen.compare_mode == "mean")
     leaves_a, leaves_b = side_a.leaves(), side_b.leaves()
     found = param_map or map_by_structure(leaves_a, leaves_b, side_a.framework, side_b.framework)
-    report = AutodiffReport((side_a.framework, side_b.framework), tolerance, 0.0, num_steps=max(1, chosen.steps))
+    report = AutodiffReport(
+        (side_a.framework, side_b.framework),
+        tolerance,
+        0.0,
+        num_steps=1 if chosen.single_step else max(1, chosen.steps),
+    )
     report.param_map = found
     try:
         if auto_weights:
@@ -157,7 +186,18 @@ def _training_step(
     _compare_outputs(report, outputs_a, outputs_b)
     pairs = pair_steps(run_a, run_b, report.param_map)
     report.num_forward += sum(bool(pair.tensors("forward")) for pair in pairs)
+    if options.single_step:
+        seen, note = single_steps(pairs, side_b, report.tolerance)
+        report.first = _as_difference(seen, "forward", step)
+        report.outputs_differ = False
+        report.notes += note
+        return
     forward = _as_difference(first_in_forward(pairs, report.tolerance), "forward", step)
+    if options.diff_phase == "backward":
+        forward, report.outputs_differ = None, False
+    report.first = report.first or forward
+    if options.diff_phase == "forward":
+        return
     if len(outputs_a) != len(outputs_b) or any(a.shape != b.shape for a, b in zip(outputs_a, outputs_b, strict=True)):
         report.first = report.first or forward
         report.notes.append("outputs differ in number or shape, so no backward pass was compared")
@@ -215,7 +255,7 @@ def _as_difference(seen: Seen | None, stage: str, step: int) -> StepDifference |
     if seen is None:
         return None
     pair, (a, b) = seen.pair, seen.arrays
-    heads = (np.array2string(a, threshold=8), np.array2string(b, threshold=8))
+    heads = (np.array2string(a, threshold=8, edgeitems=2), np.array2string(b, threshold=8, edgeitems=2))
     stacks = (stack_of(pair.run_a.record, pair.call_a), stack_of(pair.run_b.record, pair.call_b))
     return StepDifference(
         stage, step, pair.net_ids, pair.types, pair.addresses, seen.distance, heads, stacks, seen.blamed, seen.why
@@ -283,52 +323,3 @@ def _is_noise(gradients: Mapping[str, Array | None], sources: tuple[str, ...]) -
     sizes = {name: float(np.abs(array).max()) for name, array in gradients.items() if array is not None and array.size}
     largest = max(sizes.values(), default=0.0)
     return all(source in sizes and sizes[source] <= 1e-6 * largest for source in sources)
-
-
-def describe(report: AutodiffReport) -> str:
-    """The report as text, in the order and words of PPAutoDiff's."""
-    name_a, name_b = report.frameworks
-    lines = [f"Max output diff is {report.max_output_diff}", *(f"Note: {note}" for note in report.notes)]
-    lines += [f"Only one side has {name}." for name in report.param_map.uneven]
-    for difference in report.params:
-        lines += [
-            f"After training, {difference.what} value is different for param `{difference.name}`.",
-            f"{name_a}: at `{difference.layer_a}` ({difference.address_a}).",
-            f"{name_b}: at `{difference.layer_b}` ({difference.address_b}).",
-            *([f"{difference.reason}."] if difference.reason else []),
-            "",
-        ]
-    if report.undetermined:
-        lines.append(f"Not judged, their gradient is rounding alone: {', '.join(report.undetermined)}")
-    if report.first is None or report.first.stage == "backward":
-        lines.append(f"forward {report.num_forward} steps compared.")
-    if report.first is None:
-        lines.append(f"backward {report.num_backward} steps compared.")
-    lines.append("SUCCESS !!!" if report else "FAILED !!!")
-    if report.first is not None:
-        lines += _describe_first(report.first, report)
-    return "\n".join(lines)
-
-
-def _layer(address: str) -> str:
-    return f"`{address}`" if address else "the model's own code"
-
-
-def _describe_first(first: StepDifference, report: AutodiffReport) -> list[str]:
-    lines = [
-        f"    Diff found in `{first.stage.capitalize()} Stage` in step: {first.step}, "
-        f"net_id is {first.net_ids[0]} vs {first.net_ids[1]}",
-        f"    Type of layer is: {first.types[0]} ({first.addresses[0]}) vs {first.types[1]} ({first.addresses[1]})",
-        f"    Comes from {_layer(first.blamed[0])} vs {_layer(first.blamed[1])}: {first.why}",
-        "",
-        f"Not equal to tolerance {report.tolerance}",
-        "",
-        str(first.distance) if first.distance is not None else "The shapes differ",
-        f" x: {first.heads[0]}",
-        f" y: {first.heads[1]}",
-        "",
-    ]
-    for framework, stack in zip(report.frameworks, first.stacks, strict=True):
-        lines += [f"{framework.capitalize()} Stacks:", "=" * 25]
-        lines += [f"    File {frame.file}: {frame.line}    {frame.function}" for frame in stack]
-    return lines

@@ -36,6 +36,11 @@ class StepPair:
         """The tensors they were given, or the gradients of these."""
         return self._both(self.call_a.inputs, self.call_b.inputs, stage)
 
+    def outputs_of_a(self) -> list[Array]:
+        """What A's call returned."""
+        found = (_contents(self.run_a, item, "forward") for item in self.call_a.outputs)
+        return [array for array in found if array is not None]
+
     def _both(self, items_a: tuple[Item, ...], items_b: tuple[Item, ...], stage: str) -> list[tuple[Array, Array]]:
         in_a = [array for item in items_a if (array := _contents(self.run_a, item, stage)) is not None]
         in_b = [array for item in items_b if (array := _contents(self.run_b, item, stage)) is not None]

@@ -55,6 +55,9 @@ class Side(Protocol):
     def record_forward(self) -> Recording:
         """Run the model and record it, with the contents of all its tensors, parameters included."""
 
+    def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
+        """Run one layer by itself on these positional inputs; return the tensors it returns."""
+
     def backward(self, cotangents: list[Array] | None) -> dict[str, Array | None]:
         """Run backward from the outputs of the last forward; return gradients by parameter.
 

@@ -90,3 +90,41 @@ def has_contents(tensor: Any) -> bool:
 def initial_seed() -> int:
     """Seed of the default generator."""
     return int(core.default_cpu_generator().initial_seed())
+
+
+class OptimizerState:
+    """What an optimizer has gathered. Its ``set_state_dict`` cannot put back that it had nothing yet."""
+
+    TABLES = ("_accumulators", "_master_weights", "_accumulators_holder")  # by name, or by name and parameter
+    MADE = "_already_create_accumulator"  # names of the parameters that have entries
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+        self.tables = {
+            name: {key: dict(entry) if isinstance(entry, dict) else entry for key, entry in table.items()}
+            for name in self.TABLES
+            if isinstance(table := getattr(optimizer, name, None), dict)
+        }
+        self.made = set(getattr(optimizer, self.MADE, ()))
+        tensors = [
+            tensor
+            for table in self.tables.values()
+            for entry in table.values()
+            for tensor in (entry.values() if isinstance(entry, dict) else (entry,))
+            if isinstance(tensor, Tensor)
+        ]
+        self.contents = [(tensor, copied(tensor)) for tensor in tensors]
+
+    def restore(self) -> None:
+        """Put it all back."""
+        for name, before in self.tables.items():
+            table = getattr(self.optimizer, name)
+            table.clear()
+            table.update({key: dict(entry) if isinstance(entry, dict) else entry for key, entry in before.items()})
+        if hasattr(self.optimizer, self.MADE):
+            made = getattr(self.optimizer, self.MADE)
+            made.clear()
+            made.update(self.made)
+        with paddle.no_grad():
+            for tensor, before in self.contents:
+                paddle.assign(before, output=tensor)

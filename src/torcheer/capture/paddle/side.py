@@ -11,7 +11,7 @@ import paddle
 
 from torcheer.capture.arguments import Arguments, tensors_in
 from torcheer.capture.paddle.forms import ABSORBED
-from torcheer.capture.paddle.private import copied, has_contents
+from torcheer.capture.paddle.private import OptimizerState, copied, has_contents
 from torcheer.capture.paddle.session import PaddleSession, arrange_call
 from torcheer.capture.paddle.tensors import is_tensor, keep
 from torcheer.diff.arrays import Array, as_array
@@ -64,11 +64,27 @@ class PaddleSide:
                 record.saved.setdefault(value.index, name)
         return Recording(record, session.payloads)
 
+    def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
+        """Run one layer by itself."""
+        layer = next(layer for name, layer in _layers(self.model) if name == address)
+        with paddle.no_grad():
+            out = layer(*(as_tensors(array, None) for array in inputs))
+        return [as_array(tensor) for _, tensor in tensors_in(out, is_tensor)]
+
     def backward(self, cotangents: list[Array] | None) -> dict[str, Array | None]:
         """Run backward from the loss, or from the outputs with the given gradients."""
         session = self.session
         assert session is not None, "record_forward comes first"
         with session.watching_backward():
+            self._run_backward(session, cotangents)
+        return {
+            address: None if tensor.grad is None else as_array(tensor.grad).copy()
+            for _, _, address, tensor in own_tensors(self.model)
+            if not tensor.stop_gradient
+        }
+
+    def _run_backward(self, session: PaddleSession, cotangents: list[Array] | None) -> None:
+        try:
             if self.loss is not None:
                 self.loss(session.output).backward()
             else:
@@ -77,11 +93,13 @@ class PaddleSide:
                 wanted = [(t, g) for t, g in zip(outputs, given, strict=True) if not t.stop_gradient]
                 if wanted:
                     paddle.autograd.backward([t for t, _ in wanted], [g for _, g in wanted])
-        return {
-            address: None if tensor.grad is None else as_array(tensor.grad).copy()
-            for _, _, address, tensor in own_tensors(self.model)
-            if not tensor.stop_gradient
-        }
+        except RuntimeError as error:
+            if "holds no memory" in str(error) and any(op.name == "rnn" for op in session.record().ops):
+                raise ComparisonError(
+                    "Paddle cannot run backward through a recurrent layer in eval mode. Put the model into train mode, "
+                    "with its dropout at 0, or compare the forward pass alone: options={'diff_phase': 'forward'}."
+                ) from error
+            raise
 
     def step(self) -> None:
         """One step of the optimizer, or of plain gradient descent."""
@@ -234,12 +252,11 @@ class _State:
     """What a comparison may change in a model and around it."""
 
     def __init__(self, model: Any, optimizer: Any) -> None:
-        self.optimizer = optimizer
         self.random = paddle.get_rng_state()
         self.host_random = random.getstate(), sys.modules["numpy"].random.get_state()
         self.tensors = [(tensor, copied(tensor), tensor.grad) for _, _, _, tensor in own_tensors(model)]
         self.modes = [(layer, layer.training) for _, layer in _layers(model)]
-        self.optimizer_state = None if optimizer is None else _copy_of(optimizer.state_dict())
+        self.optimizer = None if optimizer is None else OptimizerState(optimizer)
 
     def restore(self) -> None:
         """Put everything back."""
@@ -256,12 +273,4 @@ class _State:
         random.setstate(self.host_random[0])
         sys.modules["numpy"].random.set_state(self.host_random[1])
         if self.optimizer is not None:
-            self.optimizer.set_state_dict(self.optimizer_state)
-
-
-def _copy_of(state: Any) -> Any:
-    if isinstance(state, paddle.Tensor):
-        return copied(state)
-    if isinstance(state, dict):
-        return {key: _copy_of(item) for key, item in state.items()}
-    return state
+            self.optimizer.restore()

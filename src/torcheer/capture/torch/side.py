@@ -64,6 +64,16 @@ class TorchSide:
         self.session.run()
         return Recording(self.session.record(), self.session.payloads)
 
+    def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
+        """Run one module by itself."""
+        with torch.no_grad():
+            given = [torch.from_numpy(array.copy()).to(self._device()) for array in inputs]
+            return [as_array(tensor) for _, tensor in named_tensors(self.model.get_submodule(address)(*given))]
+
+    def _device(self) -> torch.device:
+        anchor = next(self.model.parameters(), None)
+        return anchor.device if anchor is not None else torch.device("cpu")
+
     def backward(self, cotangents: list[Array] | None) -> dict[str, Array | None]:
         """Run backward from the loss, or from the outputs with the given gradients."""
         session = self.session

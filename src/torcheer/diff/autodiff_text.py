@@ -1,0 +1,65 @@
+"""The report of ``autodiff`` as text, in the order and words of PPAutoDiff's."""
+
+from __future__ import annotations
+
+import linecache
+from typing import TYPE_CHECKING
+
+from torcheer.record.model import Frame
+
+if TYPE_CHECKING:
+    from torcheer.diff.autodiff import AutodiffReport, StepDifference
+
+
+def describe(report: AutodiffReport) -> str:
+    """The report as text, in the order and words of PPAutoDiff's."""
+    name_a, name_b = report.frameworks
+    lines = [f"Max output diff is {report.max_output_diff}", *(f"Note: {note}" for note in report.notes)]
+    lines += [f"Only one side has {name}." for name in report.param_map.uneven]
+    for difference in report.params:
+        lines += [
+            f"After training, {difference.what} value is different for param `{difference.name}`.",
+            f"{name_a}: at `{difference.layer_a}` ({difference.address_a}).",
+            f"{name_b}: at `{difference.layer_b}` ({difference.address_b}).",
+            *([f"{difference.reason}."] if difference.reason else []),
+            "",
+        ]
+    if report.undetermined:
+        lines.append(f"Not judged, their gradient is rounding alone: {', '.join(report.undetermined)}")
+    if report.first is None or report.first.stage == "backward":
+        lines.append(f"forward {report.num_forward} steps compared.")
+    if report.first is None:
+        lines.append(f"backward {report.num_backward} steps compared.")
+    lines.append("SUCCESS !!!" if report else "FAILED !!!")
+    if report.first is not None:
+        lines += _describe_first(report.first, report)
+    return "\n".join(lines)
+
+
+def _layer(address: str) -> str:
+    return f"`{address}`" if address else "the model's own code"
+
+
+def _describe_first(first: StepDifference, report: AutodiffReport) -> list[str]:
+    lines = [
+        f"    Diff found in `{first.stage.capitalize()} Stage` in step: {first.step}, "
+        f"net_id is {first.net_ids[0]} vs {first.net_ids[1]}",
+        f"    Type of layer is: {first.types[0]} ({first.addresses[0]}) vs {first.types[1]} ({first.addresses[1]})",
+        f"    Comes from {_layer(first.blamed[0])} vs {_layer(first.blamed[1])}: {first.why}",
+        "",
+        f"Not equal to tolerance {report.tolerance}",
+        "",
+        str(first.distance) if first.distance is not None else "The shapes differ",
+        f" x: {first.heads[0]}",
+        f" y: {first.heads[1]}",
+        "",
+    ]
+    for framework, stack in zip(report.frameworks, first.stacks, strict=True):
+        lines += [f"{framework.capitalize()} Stacks:", "=" * 25]
+        lines += [line for frame in stack for line in _frame_lines(frame)]
+    return lines
+
+
+def _frame_lines(frame: Frame) -> list[str]:
+    source = linecache.getline(frame.file, frame.line).strip()
+    return [f"    File {frame.file}: {frame.line}    {frame.function}", *([f"        {source}"] if source else [])]
