@@ -244,8 +244,14 @@ class Builder {
 
   private addGradients(edges: Edge[]): void {
     const reached = new Set(this.data.gradients.value);
+    const { edges: table } = this.data;
+    // Rolled, an edge stands for the tensors of all passes; the first pass may have had no gradient.
+    const links = new Set<string>();
+    for (let row = 0; row < table.num; row++)
+      if (reached.has(table.value[row])) links.add(`${this.itemOf[table.from[row]]} ${this.itemOf[table.to[row]]}`);
+    const opOf = (item: number) => (this.drafts[item].role === "aten" ? this.drafts[item].parent : item);
     for (const edge of [...edges])
-      if (edge.kind === "tensor" && reached.has(edge.value))
+      if (edge.kind === "tensor" && links.delete(`${opOf(edge.from)} ${opOf(edge.to)}`))
         edges.push({ ...edge, from: edge.to, to: edge.from, kind: "gradient" });
   }
 }
