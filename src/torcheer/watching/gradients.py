@@ -1,0 +1,88 @@
+"""Gradients at logged steps: of activations through autograd nodes, of parameters when they are accumulated.
+
+A hook on a node is handed the gradient of what the node made. Module backward hooks would put a node of their own
+around every module, which in-place operations do not survive; a tensor's hook would make the tensor warn when
+it is saved. Nodes go with their graph, and so do their hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torcheer.watching.sampling import Sampler
+from torcheer.watching.step import GRADIENT, LoggedStep
+
+Tensor = torch.Tensor
+
+
+class OfActivation:
+    """Takes the gradient of one tensor, each time a backward pass comes by, for the series that show it."""
+
+    __slots__ = ("output", "sampler", "series", "step")
+
+    def __init__(self, step: LoggedStep, sampler: Sampler, output: int) -> None:
+        self.step, self.sampler, self.output = step, sampler, output
+        self.series: list[int] = []
+
+    def __call__(self, gradients: tuple[Tensor | None, ...]) -> None:
+        step = self.step
+        if not step.is_open:
+            return
+        gradient = gradients[self.output]
+        if gradient is None:
+            return
+        row = self.sampler.norms(gradient)
+        if row is not None:
+            number = step.add(row, GRADIENT)
+            step.series.extend((series, number) for series in self.series)
+
+
+def follow(tensor: Tensor, hook: OfActivation) -> None:
+    """Have ``hook`` called with the gradient of the tensor as it is now."""
+    edge = torch.autograd.graph.get_gradient_edge(tensor)
+    hook.output = edge.output_nr
+    edge.node.register_prehook(hook)
+
+
+class OfParameters:
+    """Takes ``.grad`` of parameters as soon as it is complete for a backward pass."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._handles: list[Any] = []
+        self._rows: dict[int, int] = {}  # id of a parameter → the row of its gradient
+
+    def start(self, step: LoggedStep, series: dict[int, tuple[Tensor, list[int]]]) -> None:
+        """series: id of a parameter → the parameter, and the series that show its gradient."""
+        self._rows = {}
+        for parameter, numbers in series.values():
+            if parameter.requires_grad and parameter.is_leaf:
+                hook = self._hook(step, numbers)
+                self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+
+    def _hook(self, step: LoggedStep, numbers: list[int]) -> Callable[[Tensor], None]:
+        sampler, rows = self._sampler, self._rows
+
+        def take(parameter: Tensor) -> None:
+            gradient = parameter.grad
+            if not step.is_open or gradient is None:
+                return
+            row = sampler.row(gradient)
+            if row is None:
+                return
+            known = rows.get(id(parameter))
+            if known is None:
+                rows[id(parameter)] = number = step.add(row, GRADIENT)
+                step.series.extend((series, number) for series in numbers)
+            else:
+                step.rows[known] = row  # a further backward pass has added to the same .grad
+
+        return take
+
+    def stop(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
