@@ -105,9 +105,7 @@ def report(model: str, rows: list[Row], steps: int) -> None:
         wall, cpu = min(row.wall_ms) / min(plain.wall_ms), min(row.cpu_ms) / min(plain.cpu_ms)
         pairs = [a / b for a, b in zip(row.wall_ms, plain.wall_ms, strict=True)]
         cpu_pairs = [a / b for a, b in zip(row.cpu_ms, plain.cpu_ms, strict=True)]
-        print(
-            f"{row.name:28}{wall:8.3f}{cpu:8.3f}{statistics.median(pairs):13.3f}{statistics.median(cpu_pairs):12.3f}"
-        )
+        print(f"{row.name:28}{wall:8.3f}{cpu:8.3f}{statistics.median(pairs):13.3f}{statistics.median(cpu_pairs):12.3f}")
     every, quiet = rows[1], rows[2]
     # Of a hundred steps one is logged and 99 are quiet.
     for kind in ("wall_ms", "cpu_ms"):

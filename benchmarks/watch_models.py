@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Training:
 
     def step(self) -> Tensor:
         out = self.model(self.x)
-        loss = F.cross_entropy(out.flatten(0, -2), self.y.flatten())
+        loss = functional.cross_entropy(out.flatten(0, -2), self.y.flatten())
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -95,7 +95,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
         q, k, v = self.qkv(x).view(batch, length, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
 

@@ -40,7 +40,7 @@ def watch(
     delay_log_multi_backward: bool = True,
     delay_log_multibackward: bool = True,
     backend: str | Sequence[str] = "standalone",
-    dir: str | os.PathLike[str] | None = None,  # noqa: A002 - the word wandb and TorchExplorer use
+    dir: str | os.PathLike[str] | None = None,
     name: str | None = None,
     resume: bool = False,
     start_step: int | None = None,

@@ -30,7 +30,7 @@ def structure_of_calls(
     seen: Iterable[tuple[str, int, int | None, bool]], modules: list[dict[str, Any]], step: int
 ) -> Structure:
     """The same where no recording was possible: (module, call, place of the call around, training), in order."""
-    calls = [
+    calls: list[dict[str, Any]] = [
         {
             "id": place, "module": module, "call": call, "parent": parent, "order": place, "training": training,
             "attached": [], "inputs": [], "outputs": [], "first_step": step,
@@ -55,12 +55,15 @@ def union(old: Structure, new: Structure) -> Structure:
         own = number[call["id"]]
         known = calls.get(own)
         first, attached = call["first_step"], call["attached"]
+        tensors = call
         if known is not None:
             first, attached = known["first_step"], list(dict.fromkeys([*known["attached"], *attached]))
             if not call["inputs"] and not call["outputs"]:
-                call = {**call, "inputs": known["inputs"], "outputs": known["outputs"]}
-        parent = None if call["parent"] is None else number[call["parent"]]
-        calls[own] = {**call, "id": own, "parent": parent, "first_step": first, "attached": attached}
+                tensors = known
+        calls[own] = {
+            **call, "id": own, "parent": None if call["parent"] is None else number[call["parent"]],
+            "inputs": tensors["inputs"], "outputs": tensors["outputs"], "first_step": first, "attached": attached,
+        }  # fmt: skip
     edges = [*old["edges"], *({key: number.get(end, end) for key, end in edge.items()} for edge in new["edges"])]
     unique = list({tuple(sorted(edge.items())): edge for edge in edges}.values())
     modules = list({module["address"]: module for module in (*old["modules"], *new["modules"])}.values())

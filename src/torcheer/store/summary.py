@@ -72,9 +72,7 @@ def _of_like_length(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64
     return [np.flatnonzero((classes == one) & (lengths > 0)) for one in np.unique(classes)]
 
 
-def _summarise(
-    table: Floats, lengths: npt.NDArray[np.int64], bins: int, reject: float
-) -> tuple[Floats, Counts]:
+def _summarise(table: Floats, lengths: npt.NDArray[np.int64], bins: int, reject: float) -> tuple[Floats, Counts]:
     num, width = table.shape
     stats = np.full((num, len(STATISTICS)), np.nan, np.float32)
     stats[:, COLUMN["flags"]] = 0

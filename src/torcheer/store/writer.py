@@ -198,7 +198,9 @@ class Writer:
             return
         db = self._connection
         sql = "INSERT OR REPLACE INTO steps(lane, step, time, body) VALUES(?, ?, ?, ?)"
-        is_new = db.execute("SELECT 1 FROM steps WHERE lane = ? AND step = ?", (rows.lane, rows.step)).fetchone() is None
+        is_new = (
+            db.execute("SELECT 1 FROM steps WHERE lane = ? AND step = ?", (rows.lane, rows.step)).fetchone() is None
+        )
         db.execute(sql, (rows.lane, rows.step, rows.time, pack_step(rows)))
         if is_new:
             self._compactor.after_step(db, rows.lane)

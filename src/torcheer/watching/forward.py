@@ -23,9 +23,16 @@ class LoggedForward:
     """Sees every module call of one forward."""
 
     def __init__(
-        self, step: LoggedStep, places: Places, sampler: Sampler, log: frozenset[str], count_dead: bool
+        self,
+        model: torch.nn.Module,
+        step: LoggedStep,
+        places: Places,
+        sampler: Sampler,
+        log: frozenset[str],
+        count_dead: bool,
     ) -> None:
-        self.step, self.places, self._sampler, self._count_dead = step, places, sampler, count_dead
+        self._model, self.step, self.places, self._sampler, self._count_dead = model, step, places, sampler, count_dead
+        self._has_versions = not torch.is_inference_mode_enabled()
         self._values = "io" in log
         self._gradients = "io_grad" in log and step.lane.endswith("train")
         # Tensors of this forward: id → (the tensor, its version, its row, its hook). Outputs are next ones' inputs.
@@ -42,12 +49,11 @@ class LoggedForward:
         self._seen.clear()
         self.seen_calls.clear()
         self._stack.clear()
-        for place in self.places.modules.values():
-            place.num_calls, place.current = 0, None
+        self.places.begin_forward()
 
     def call(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a module's call; what ``nn.Module.__call__`` runs while this forward is logged."""
-        place = self.places.modules.get(id(module))
+        place = self.places.place_of(module, self._model)
         if place is None:
             return plain_module_call(module, *args, **kwargs)
         return self.run(place, lambda: plain_module_call(module, *args, **kwargs), args, kwargs)
@@ -90,7 +96,7 @@ class LoggedForward:
                 self._tensor(place, side, path, tensor)
 
     def _tensor(self, place: ModulePlace, side: Side, path: Any, tensor: Tensor) -> None:
-        version = 0 if tensor.is_inference() else tensor._version
+        version = tensor._version if self._has_versions else 0
         known = self._seen.get(id(tensor))
         if known is None or known[1] != version or known[0]() is not tensor:
             known = self._see(tensor, version)

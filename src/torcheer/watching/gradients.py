@@ -42,9 +42,11 @@ class OfActivation:
 
 def follow(tensor: Tensor, hook: OfActivation) -> None:
     """Have ``hook`` called with the gradient of the tensor as it is now."""
-    edge = torch.autograd.graph.get_gradient_edge(tensor)
-    hook.output = edge.output_nr
-    edge.node.register_prehook(hook)
+    node = tensor.grad_fn
+    if node is None:  # a leaf: what adds up its gradient
+        node = torch.autograd.graph.get_gradient_edge(tensor).node
+    hook.output = tensor.output_nr
+    node.register_prehook(hook)
 
 
 class OfParameters:
@@ -52,37 +54,46 @@ class OfParameters:
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
+        self._step: LoggedStep | None = None
+        self._hooked: dict[int, tuple[Tensor, list[int]]] = {}  # id → a parameter with a hook, its series
         self._handles: list[Any] = []
         self._rows: dict[int, int] = {}  # id of a parameter → the row of its gradient
 
-    def start(self, step: LoggedStep, series: dict[int, tuple[Tensor, list[int]]]) -> None:
-        """series: id of a parameter → the parameter, and the series that show its gradient."""
-        self._rows = {}
-        for parameter, numbers in series.values():
-            if parameter.requires_grad and parameter.is_leaf:
-                hook = self._hook(step, numbers)
-                self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+    def start(self, step: LoggedStep, parameters: dict[int, tuple[Tensor, list[int]]]) -> None:
+        """parameters: by id, each with the series that show its gradient."""
+        self._step, self._rows = step, {}
+        wanted = {number: one for number, one in parameters.items() if one[0].requires_grad and one[0].is_leaf}
+        if wanted.keys() == self._hooked.keys():
+            for number, (_, series) in wanted.items():
+                self._hooked[number][1][:] = series
+            return
+        self.stop()
+        self._step, self._hooked = step, wanted
+        for parameter, series in wanted.values():
+            self._handles.append(parameter.register_post_accumulate_grad_hook(self._hook(series)))
 
-    def _hook(self, step: LoggedStep, numbers: list[int]) -> Callable[[Tensor], None]:
-        sampler, rows = self._sampler, self._rows
+    def _hook(self, series: list[int]) -> Callable[[Tensor], None]:
+        take = self._sampler.row
 
-        def take(parameter: Tensor) -> None:
-            gradient = parameter.grad
-            if not step.is_open or gradient is None:
+        def hook(parameter: Tensor) -> None:
+            step, gradient = self._step, parameter.grad
+            if step is None or not step.is_open or gradient is None:
                 return
-            row = sampler.row(gradient)
+            row = take(gradient)
             if row is None:
                 return
-            known = rows.get(id(parameter))
+            known = self._rows.get(id(parameter))
             if known is None:
-                rows[id(parameter)] = number = step.add(row, GRADIENT)
-                step.series.extend((series, number) for series in numbers)
+                self._rows[id(parameter)] = number = step.add(row, GRADIENT)
+                step.series.extend((one, number) for one in series)
             else:
                 step.rows[known] = row  # a further backward pass has added to the same .grad
 
-        return take
+        return hook
 
     def stop(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._hooked.clear()
+        self._step = None

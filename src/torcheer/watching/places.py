@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torcheer.capture.torch.private import original_of
+from torcheer.capture.torch.private import is_compiled, original_of
 from torcheer.store.series import Series
 
 Tensor = torch.Tensor
@@ -75,22 +75,41 @@ class Places:
     def __init__(self, model_name: str, lane: str, register: Register, ignored: tuple[type, ...]) -> None:
         self._model_name, self._lane, self._register, self._ignored = model_name, lane, register, ignored
         self.modules: dict[int, ModulePlace] = {}
+        self.is_compiled = False  # some module of the model is, in place
+        self._foreign: set[int] = set()  # ids of modules that are called and are not the model's
         self._by_address: dict[str, ModulePlace] = {}
         self._params: dict[tuple[str, str, str], int] = {}
 
     def refresh(self, model: Module) -> None:
-        """Modules may be replaced while training; done at each logged forward."""
+        """Look at the model as it stands now: modules may have come, gone or been replaced."""
         found = {}
         for address, module in original_of(model).named_modules():
             place = self._by_address.get(address)
             if place is None or place.module() is not module:
                 place = self._by_address[address] = ModulePlace(
-                    address, weakref.ref(module), not isinstance(module, self._ignored), isinstance(module, _RELU_LIKE),
-                    _SATURATING.get(type(module)), place.calls if place is not None else [],
+                    address, weakref.ref(module), not isinstance(module, self._ignored),
+                    isinstance(module, _RELU_LIKE), _SATURATING.get(type(module)),
+                    place.calls if place is not None else [],
                 )  # fmt: skip
-            place.num_calls, place.current = 0, None
             found[id(module)] = place
         self.modules = found
+        self.is_compiled = any(map(is_compiled, model.modules()))
+        self._foreign.clear()
+
+    def place_of(self, module: Module, model: Module) -> ModulePlace | None:
+        """The place of a module that is called; None for one that is not the model's."""
+        place = self.modules.get(id(module))
+        if (place is None or place.module() is not module) and id(module) not in self._foreign:
+            self.refresh(model)
+            place = self.modules.get(id(module))
+            if place is None:
+                self._foreign.add(id(module))
+        return place
+
+    def begin_forward(self) -> None:
+        """Calls are counted within one forward."""
+        for place in self.modules.values():
+            place.num_calls, place.current = 0, None
 
     def begin(self, place: ModulePlace) -> CallPlace:
         """The place of the call that begins now."""

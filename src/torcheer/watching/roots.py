@@ -60,13 +60,14 @@ def is_watched(model: Module) -> bool:
     return id(model) in _watched
 
 
-def _replacement(kind: type) -> Callable[..., Any]:
+def _replacement(kind: Any) -> Callable[..., Any]:
     own = kind.__dict__.get("__call__")
 
-    def plain(model: Module, args: Any, kwargs: Any) -> Any:
+    def plain(model: Any, args: Any, kwargs: Any) -> Any:
         if own is not None:
             return own(model, *args, **kwargs)
-        return super(kind, model).__call__(*args, **kwargs)  # type: ignore[misc]
+        # Found anew each time: a capture replaces what nn.Module has.
+        return super(kind, model).__call__(*args, **kwargs)
 
     def __call__(self: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes the place of that method
         forward = _watched.get(id(self))

@@ -70,8 +70,8 @@ def _name_for_all_ranks(root: Path, model: str, rank: int) -> str:
             return pointer.read_text(encoding="utf-8")
         time.sleep(0.05)
     raise WatchError(
-        f"Process {rank} has waited {WAIT_SECONDS:.0f} s for process 0 to name the run in {root}. Call tl.watch in every process, "
-        "with a folder that all of them see, or give the run a name: name=…."
+        f"Process {rank} has waited {WAIT_SECONDS:.0f} s for process 0 to name the run in {root}. Call tl.watch in "
+        "every process, with a folder that all of them see, or give the run a name: name=…."
     )
 
 

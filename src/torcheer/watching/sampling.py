@@ -15,6 +15,9 @@ _EXACT = (torch.float32, torch.float64)
 _FLOAT32 = torch.float32
 
 
+Plan = tuple[tuple[int], tuple[int], int]
+
+
 class Row:
     """One tensor at one moment."""
 
@@ -34,31 +37,41 @@ class Sampler:
 
     def __init__(self, sample_n: int | None) -> None:
         self.sample_n = sample_n
-        self._strides: dict[tuple[int, ...], tuple[tuple[int], tuple[int], int]] = {}
+        self._plans: dict[tuple[int, ...], Plan] = {}
+
+    def plan(self, shape: torch.Size) -> Plan:
+        """Size and stride of the sample of a tensor of this shape, and how many values it has."""
+        plan = self._plans.get(shape)
+        if plan is None:
+            plan = self._plans[shape] = self._plan(shape)
+        return plan
 
     def row(self, tensor: Tensor) -> Row | None:
         """The row of a tensor's values; None for one without values that can be read."""
-        plain = readable(tensor)
+        plain = tensor.detach() if is_plain(tensor) and tensor.dtype is _FLOAT32 else readable(tensor)
         if plain is None:
             return None
-        shape = plain.shape
-        plan = self._strides.get(shape)
-        if plan is None:
-            plan = self._strides[shape] = self._plan(shape)
-        size, stride, num_elements = plan
+        size, stride, num_elements = self.plan(plain.shape)
         if num_elements == 0:
             return None
         if not plain.is_contiguous():
             plain = _in_memory_order(plain)
-        values = plain.as_strided(size, stride).to(_FLOAT32, copy=True)
-        whole = plain.as_strided((num_elements,), (1,))
+        whole = plain.view(-1)
         if plain.dtype is _FLOAT32:
+            # First the whole, which brings it near; then the sample.
             squares = torch.dot(whole, whole)
-        elif plain.dtype.is_floating_point:
-            squares = torch.linalg.vector_norm(whole, dtype=_FLOAT32 if plain.itemsize < 4 else None).square()
+            values = torch.as_strided_copy(plain, size, stride)
         else:
-            return Row(values, None, num_elements)
-        return _checked(Row(values, squares, num_elements), plain)
+            values = plain.as_strided(size, stride).to(_FLOAT32, copy=True)
+            if not plain.dtype.is_floating_point:
+                return Row(values, None, num_elements)
+            squares = torch.linalg.vector_norm(whole, dtype=_FLOAT32 if plain.itemsize < 4 else None).square()
+        row = Row(values, squares, num_elements)
+        if squares.is_cpu:  # else the writer's thread waits for it, and counts in the sample
+            row.squares = square = float(squares)
+            if not math.isfinite(square):
+                count_bad(row, plain)
+        return row
 
     def norms(self, gradient: Tensor) -> Row | None:
         """The row of a gradient: its L2 norm for each sample of the batch."""
@@ -72,10 +85,10 @@ class Sampler:
             norms = torch.linalg.vector_norm(plain.reshape(len(plain), -1), dim=1, dtype=dtype)
         row = self.row(norms)
         if row is not None and (row.nan or row.inf):
-            _count(row, plain)
+            count_bad(row, plain)
         return row
 
-    def _plan(self, shape: tuple[int, ...]) -> tuple[tuple[int], tuple[int], int]:
+    def _plan(self, shape: tuple[int, ...]) -> Plan:
         num_elements = math.prod(shape)
         if self.sample_n is None or num_elements <= self.sample_n:
             return (num_elements,), (1,), num_elements
@@ -84,6 +97,15 @@ class Sampler:
         while any(length > 1 and math.gcd(stride, length) > 1 for length in shape) and stride < 2 * num_elements:
             stride += 1
         return ((num_elements - 1) // stride + 1,), (stride,), num_elements
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Is it what it looks like: no subclass, in memory, its values the ones that are there?"""
+    return (
+        type(tensor) in _PLAIN
+        and tensor.layout is torch.strided
+        and not (tensor.is_meta or tensor.is_quantized or tensor.is_neg() or is_functional_wrapper(tensor))
+    )
 
 
 def readable(tensor: Tensor) -> Tensor | None:
@@ -113,18 +135,9 @@ def _in_memory_order(tensor: Tensor) -> Tensor:
     return ordered if ordered.is_contiguous() else tensor.contiguous()
 
 
-def _checked(row: Row, plain: Tensor) -> Row:
-    """Turn the sum of squares into a number and count what is not finite, where that needs no waiting."""
-    if plain.device.type != "cpu":
-        return row  # the writer's thread waits for it, and counts in the sample
-    row.squares = float(row.squares)
-    if not math.isfinite(row.squares):
-        _count(row, plain)
-        if row.nan == row.inf == 0:  # only the squares overflow
-            row.squares = float(torch.linalg.vector_norm(plain, dtype=torch.float64)) ** 2
-    return row
-
-
-def _count(row: Row, plain: Tensor) -> None:
+def count_bad(row: Row, plain: Tensor) -> None:
+    """Count what is not finite in a tensor whose sum of squares is not."""
     row.nan = int(plain.isnan().sum())
     row.inf = int(plain.isinf().sum())
+    if row.nan == row.inf == 0:  # only the squares overflow
+        row.squares = float(torch.linalg.vector_norm(plain, dtype=torch.float64)) ** 2

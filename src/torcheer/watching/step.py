@@ -63,14 +63,18 @@ class Collected:
     which: list[int]
     series: list[tuple[int, int]]
     after: dict[int, torch.Tensor]
+    optimized: bool
     scale: float | None
     ready: Callable[[], Any] | None = field(default=None)  # waits until another device has finished the samples
 
     @classmethod
     def of(cls, step: LoggedStep) -> Collected:
         series = list(step.series)  # first: it points into the others, which may be growing
-        rows, after = list(step.rows), dict(step.after) if step.optimized else {}
-        return cls(step.lane, step.step, step.time, rows, list(step.which), series, after, step.scale, _event(rows))
+        rows, after = list(step.rows), dict(step.after)
+        return cls(
+            step.lane, step.step, step.time, rows, list(step.which), series, after, step.optimized, step.scale,
+            _event(rows),
+        )  # fmt: skip
 
     def to_rows(self, binning: Binning) -> StepRows | None:
         """Statistics and histograms. Runs on the writer's thread."""
@@ -124,18 +128,17 @@ class Collected:
         return Samples(values, lengths)
 
     def _add_exact(self, stats: Any, rows: list[Row], is_gradient: np.ndarray[Any, Any]) -> None:
-        flags = np.zeros(len(rows), np.int64)
-        norms = np.full(len(rows), np.nan)
+        late = np.array([isinstance(row.squares, torch.Tensor) for row in rows])
+        known = np.array([row.squares is not None for row in rows])
+        norms = np.sqrt([math.nan if row.squares is None else float(row.squares) for row in rows])
+        sampled = np.array([row.num_elements for row in rows]) > stats[:, COLUMN["count"]]
+        flags = np.where(sampled, FLAG_SAMPLED, 0)
+        only_sample = late & ~np.isfinite(norms)
+        flags[only_sample] |= FLAG_AT_LEAST
+        exact = known & ~only_sample
+        stats[exact, COLUMN["nan"]] = np.array([row.nan for row in rows])[exact]
+        stats[exact, COLUMN["inf"]] = np.array([row.inf for row in rows])[exact]
         for number, row in enumerate(rows):
-            late = isinstance(row.squares, torch.Tensor)
-            if row.squares is not None:
-                norms[number] = math.sqrt(float(row.squares)) if not math.isnan(float(row.squares)) else math.nan
-            if late and not math.isfinite(norms[number]):
-                flags[number] |= FLAG_AT_LEAST
-            elif row.squares is not None:
-                stats[number, COLUMN["nan"]], stats[number, COLUMN["inf"]] = row.nan, row.inf
-            if row.num_elements > len(row.values):
-                flags[number] |= FLAG_SAMPLED
             if row.dead is not None:
                 stats[number, COLUMN["dead"]] = float(row.dead)
         if self.scale is None:
@@ -146,12 +149,20 @@ class Collected:
         stats[:, COLUMN["flags"]] = flags
 
     def _add_updates(self, stats: Any, place: dict[int, int]) -> None:
-        for row, after in self.after.items():
-            before = self.rows[row].values
-            size = float(torch.linalg.vector_norm(before))
-            if row in place and size > 0:
-                change = float(torch.linalg.vector_norm(after - before))
-                stats[place[row], COLUMN["update"]] = change / size
+        used = [row for row in self.after if row in place]
+        if not used:
+            return
+        before, after = (torch.cat(parts).cpu().numpy() for parts in (
+            [self.rows[row].values for row in used], [self.after[row] for row in used]
+        ))  # fmt: skip
+        lengths = np.array([len(self.after[row]) for row in used])
+        starts = np.cumsum(lengths) - lengths
+        with np.errstate(all="ignore"):  # parameters may be anything
+            change = np.sqrt(np.add.reduceat((after - before).astype(np.float64) ** 2, starts))
+            size = np.sqrt(np.add.reduceat(before.astype(np.float64) ** 2, starts))
+            ratio = np.where(size > 0, change / size, np.nan)
+        if self.optimized or change.any():  # else nothing has stepped yet
+            stats[[place[row] for row in used], COLUMN["update"]] = ratio
 
 
 def _joined(rows: list[Row]) -> Row:
@@ -171,4 +182,4 @@ def _event(rows: list[Row]) -> Callable[[], Any] | None:
         return None
     event = torch.cuda.Event()
     event.record()
-    return event.synchronize  # type: ignore[no-any-return]
+    return event.synchronize

@@ -207,7 +207,8 @@ def refuse_watched(name: str, model: Any) -> None:
     if not isinstance(model, Module):
         raise WatchError(
             f"tl.watch takes an nn.Module, and was given {type(model).__name__}"
-            f"{f' as {name!r}' if name else ''}. Several at once go as a dict: tl.watch({{'generator': g, 'discriminator': d}})."
+            f"{f' as {name!r}' if name else ''}. Several at once go as a dict: "
+            "tl.watch({'generator': g, 'discriminator': d})."
         )
     if isinstance(model, torch.jit.ScriptModule):
         raise WatchError(

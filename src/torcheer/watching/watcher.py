@@ -21,6 +21,7 @@ from torcheer.watching import roots
 from torcheer.watching.forward import LoggedForward
 from torcheer.watching.gradients import OfParameters
 from torcheer.watching.options import Options
+from torcheer.watching.params import Parameters
 from torcheer.watching.places import Places
 from torcheer.watching.sampling import Sampler
 from torcheer.watching.scaling import LoopListener, listen, unlisten
@@ -42,6 +43,7 @@ class Watcher(LoopListener):
         self._pid = os.getpid()
         self._sampler = Sampler(options.sample_n)
         self._gradients = OfParameters(self._sampler)
+        self._parameters = Parameters(self._sampler)
         self._places: dict[str, Places] = {}
         self.step = first_step - 1  # the step that training is in
         self.saw_backward = True  # so that the first forward begins a step
@@ -50,6 +52,7 @@ class Watcher(LoopListener):
         self.num_logged = 0
         self._num_eval, self._last_was_eval = 0, False
         self._sentinels: list[Any] = []
+        self._stepped: set[int] = set()  # parameters that optimizers have stepped in the open step
         self._place_sentinels(model)
         listen(self)
         roots.watch_calls(model, self._called)
@@ -69,10 +72,7 @@ class Watcher(LoopListener):
         self._last_was_eval = False
         if self.saw_backward:
             self.begin_step()
-        if self.open is None:
-            out = call()
-        else:
-            out = self._log_forward(self.open, call, model, args, kwargs)
+        out = call() if self.open is None else self._log_forward(self.open, call, model, args, kwargs)
         if not self._notice_backward(out):
             self.saw_backward = True  # nothing that a backward pass could come through: the next forward is a step
             if self.open is not None:
@@ -81,46 +81,45 @@ class Watcher(LoopListener):
 
     def begin_step(self) -> None:
         """Training goes on to its next step; opens it if it is one that is logged."""
-        if self.open is not None:
-            self.finish_step()
+        before = self.open
         self.step += 1
         self.saw_backward = False
+        self.open = None
         if self.step % self.options.log_freq == 0 and self._sink.is_open:
             self._open()
+        if before is not None:
+            self._finish(before, self.open)
 
     def _open(self) -> None:
         model = self._model()
         if model is None:
             return
         step = self.open = LoggedStep(self._lane("train"), self.step)
+        self._stepped.clear()
         places = self._places_of("train", model)
-        log = self.options.log
-        of_param: dict[int, tuple[Tensor, list[int]]] = {}
-        for module, name, parameter in places.params():
-            if "params" in log:
-                self._take_param(step, parameter, places.of_param("param", module, name, parameter))
-            if "params_grad" in log:
+        log, found = self.options.log, list(places.params())
+        if "params" in log:
+            rows = self._parameters.rows(parameter for _, _, parameter in found)
+            step.before = {number: step.add(row) for number, row in rows.items()}
+            for module, name, parameter in found:
+                row = step.before.get(id(parameter))
+                if row is not None:
+                    step.series.append((places.of_param("param", module, name, parameter), row))
+        if "params_grad" in log:
+            of_param: dict[int, tuple[Tensor, list[int]]] = {}
+            for module, name, parameter in found:
                 series = of_param.setdefault(id(parameter), (parameter, []))[1]
                 series.append(places.of_param("param_grad", module, name, parameter))
-        if of_param:
             self._gradients.start(step, of_param)
-
-    def _take_param(self, step: LoggedStep, parameter: Tensor, series: int) -> None:
-        number = step.before.get(id(parameter))
-        if number is None:
-            row = self._sampler.row(parameter)
-            if row is None:
-                return
-            number = step.before[id(parameter)] = step.add(row)
-        step.series.append((series, number))
 
     def _log_forward(self, step: LoggedStep, call: Callable[[], Any], model: Module, args: Any, kwargs: Any) -> Any:
         mode = "train" if step.lane.endswith("train") else "eval"
         places = self._places_of(mode, model)
+        places.begin_forward()
         root = places.modules[id(original_of(model))]
         count_dead = self.num_logged % _DEAD_EVERY == 0
-        forward = LoggedForward(step, places, self._sampler, self.options.log, count_dead)
-        inside = compiles_what_it_calls() or any(map(is_compiled, model.modules())) or original_of(model) is not model
+        forward = LoggedForward(model, step, places, self._sampler, self.options.log, count_dead)
+        inside = compiles_what_it_calls() or places.is_compiled or is_compiled(model) or original_of(model) is not model
         self.forward = forward
         try:
             with ExitStack() as stack:
@@ -189,39 +188,41 @@ class Watcher(LoopListener):
         step = self.open
         if step is None or not self.saw_backward:
             return
-        ours = {id(parameter) for parameter in self._parameters()}
-        stepped = [one for group in optimizer.param_groups for one in group["params"] if id(one) in ours]
-        if not stepped:
+        if self.options.log_freq == 1:
+            step.optimized = True  # the next step begins with what this one has led to
             return
-        step.optimized = True
-        self._take_after(step, (one for one in stepped if id(one) in step.before))
-        if len(step.after) >= self._num_trained(step):
-            self.finish_step()
+        trained = {id(one) for one in self._all_parameters() if one.requires_grad}
+        stepped = {id(one) for group in optimizer.param_groups for one in group["params"]} & trained
+        if stepped:
+            step.optimized = True
+            self._stepped |= stepped
+            if self._stepped >= trained:
+                self.finish_step()
 
-    def _parameters(self) -> list[Tensor]:
+    def _all_parameters(self) -> list[Tensor]:
         model = self._model()
         return [] if model is None else list(model.parameters())
-
-    def _num_trained(self, step: LoggedStep) -> int:
-        return sum(parameter.requires_grad for parameter in self._parameters() if id(parameter) in step.before)
-
-    def _take_after(self, step: LoggedStep, parameters: Any) -> None:
-        for parameter in parameters:
-            row = self._sampler.row(parameter)
-            if row is not None and len(row.values) == len(step.rows[step.before[id(parameter)]].values):
-                step.after[step.before[id(parameter)]] = row.values
 
     def finish_step(self) -> None:
         """Hand the open step over to the writer."""
         step, self.open = self.open, None
-        if step is None:
-            return
-        if step.before and not step.optimized:
-            # Maybe the training loop changes parameters itself.
-            self._take_after(step, (one for one in self._parameters() if id(one) in step.before))
-            step.optimized = any(not torch.equal(step.rows[row].values, after) for row, after in step.after.items())
+        if step is not None:
+            self._finish(step, None)
+
+    def _finish(self, step: LoggedStep, following: LoggedStep | None) -> None:
+        """following: the step that begins now, if it is logged; its parameters are what this one has made of them."""
+        if step.before:
+            if following is not None:
+                after = {number: following.rows[row].values for number, row in following.before.items()}
+            else:
+                after = self._parameters.samples(self._all_parameters())
+            for number, row in step.before.items():
+                sample = after.get(number)
+                if sample is not None and len(sample) == len(step.rows[row].values):
+                    step.after[row] = sample
         step.close()
-        self._gradients.stop()
+        if following is None:
+            self._gradients.stop()
         self.num_logged += 1
         self._sink.add_step(step)
         unit, time_of = self.options.time_log
@@ -249,7 +250,7 @@ class Watcher(LoopListener):
         if places is None:
             lane = self._lane(mode)
             places = self._places[mode] = Places(self.name, lane, self._sink.register, self.options.ignored)
-        places.refresh(model)
+            places.refresh(model)
         return places
 
 
