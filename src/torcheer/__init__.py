@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from torcheer.api.explore import explore
     from torcheer.api.history import load, log_forward_pass, validate
     from torcheer.api.profile import InspectorGadgets, profile
-    from torcheer.api.watch import attach, setup, watch
     from torcheer.errors import TorcheerError
     from torcheer.history import ModelHistory
 
@@ -29,7 +28,6 @@ __all__ = [
     "ModelHistory",
     "TorcheerError",
     "__version__",
-    "attach",
     "autodiff",
     "copy_weights",
     "explore",
@@ -37,16 +35,13 @@ __all__ = [
     "log_forward_pass",
     "profile",
     "register_layer_pair",
-    "setup",
     "validate",
-    "watch",
 ]
 
 _HOMES = {
     "InspectorGadgets": "torcheer.api.profile",
     "ModelHistory": "torcheer.history",
     "TorcheerError": "torcheer.errors",
-    "attach": "torcheer.api.watch",
     "autodiff": "torcheer.api.compare",
     "copy_weights": "torcheer.api.compare",
     "explore": "torcheer.api.explore",
@@ -54,9 +49,7 @@ _HOMES = {
     "log_forward_pass": "torcheer.api.history",
     "profile": "torcheer.api.profile",
     "register_layer_pair": "torcheer.api.compare",
-    "setup": "torcheer.api.watch",
     "validate": "torcheer.api.history",
-    "watch": "torcheer.api.watch",
 }
 
 

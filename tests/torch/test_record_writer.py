@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests.unit.make_record import loop_record, make_record
+from tests.unit.record.recording import seal, structure
 from torcheer.errors import NotSavedError, RecordFileError
 from torcheer.record.file import TensorWriter, read, write
 
@@ -190,6 +191,41 @@ def test_damaged_tensor_files_are_refused_or_read(tmp_path: Path) -> None:
                 num_refused += 1
         payloads.close()
     assert num_refused > 600
+
+
+def test_changed_bits_of_contents_are_never_shown(tmp_path: Path) -> None:
+    tensors = {"a": torch.randn(7), "b": torch.randn(2, 2, dtype=torch.complex64), "c": torch.ones(3).bfloat16()}
+    path = write(make_record(), {**tensors, "none": torch.zeros(0)}, tmp_path / "run.tch")
+    shard, chance = path / "tensors-00001.safetensors", random.Random(4)
+    text = shard.read_bytes()
+    first = 8 + int.from_bytes(text[:8], "little")
+    for _ in range(100):
+        damaged = bytearray(text)
+        damaged[chance.randrange(first, len(text))] ^= 1 << chance.randrange(8)
+        # A new file, since the old one is mapped.
+        shard.unlink()
+        shard.write_bytes(damaged)
+        payloads = read(path)[1]
+        refusals = []
+        for name in payloads:
+            try:
+                payloads[name]
+            except RecordFileError as refusal:
+                refusals.append(str(refusal))
+        (refusal,) = refusals
+        assert "its checksum is wrong" in refusal
+        assert refusal.endswith("restore it from a copy, or record again.")
+        payloads.close()
+
+
+def test_recordings_from_before_there_were_checksums_open(tmp_path: Path) -> None:
+    path = write(make_record(), {"a": torch.ones(2)}, tmp_path / "run.tch")
+    data = structure(path)
+    for stored in data["body"]["tensors"]["fields"]["stored"]["columns"].values():
+        assert stored  # a column is there
+    del data["body"]["tensors"]["fields"]["stored"]["columns"]["crc32"]
+    seal(path, data)
+    assert read(path)[1]["a"].tolist() == [1, 1]
 
 
 def test_a_dtype_that_does_not_fit_its_stand_in_is_refused(tmp_path: Path) -> None:

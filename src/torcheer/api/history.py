@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torcheer.errors import CaptureError, RecordFileError
 from torcheer.history import ModelHistory
 from torcheer.record import file
+from torcheer.record.interrupts import no_interrupts
 
 if TYPE_CHECKING:
     from torcheer.capture.asked import LayersToSave
@@ -53,10 +54,13 @@ def log_forward_pass(
             f"{os.fspath(save_to)} exists already, and a recording made while a model runs never replaces one. "
             "Give save_to another path, or remove it first."
         )
-    writer = None if save_to is None else file.TensorWriter(save_to)
-    session = start(writer)
-    history = ModelHistory(session.record, session.payloads, session)
+    writer: file.TensorWriter | None = None
+    history: ModelHistory | None = None
     try:
+        with no_interrupts():  # or a folder could be made that nobody removes
+            writer = None if save_to is None else file.TensorWriter(save_to)
+            session = start(writer)
+            history = ModelHistory(session.record, session.payloads, session)
         session.run()
         if _are_keys(layers_to_save):
             # Only now are the labels final, and only now can a key turn out to name nothing.
@@ -66,7 +70,8 @@ def log_forward_pass(
     except BaseException as error:
         if writer is not None:
             writer.abort()
-            session.store = {}
+            if history is not None:
+                session.store = {}
         # An exception class of the user's may refuse further attributes.
         with suppress(AttributeError):
             error.model_history = history  # type: ignore[attr-defined]

@@ -19,7 +19,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from torcheer.errors import NotSavedError
+from torcheer.errors import NotSavedError, RecordFileError
+from torcheer.record.file_place import unfinished
 from torcheer.record.file_structure import load
 from torcheer.record.file_tensors import FilePayloads, check_shard
 from torcheer.record.file_writer import TensorWriter
@@ -47,7 +48,18 @@ def write(record: Record, payloads: Payloads, path: str | os.PathLike[str], *, o
 def read(path: str | os.PathLike[str]) -> tuple[Record, FilePayloads]:
     """Open a recording: its record, and its tensors, which are read when asked for."""
     folder = Path(os.path.abspath(path))  # tensors are read later, maybe from another working directory
+    if not os.path.lexists(folder) and (found := unfinished(folder)):
+        raise RecordFileError(f"{folder}: does not exist. {_why_unfinished(found[-1])}")
     contents = load(folder)
     for shard in contents.tensors.shards:
         check_shard(folder, shard)
     return contents.record, FilePayloads(folder, contents.tensors)
+
+
+def _why_unfinished(found: Path) -> str:
+    if found.suffix == ".old":
+        return f"{found.name} beside it is the recording that was being replaced when its process ended: rename it."
+    return (
+        f"{found.name} beside it is not finished: its process is still writing, or was ended. "
+        "Wait for it, or record to the same path again, which removes what ended processes left."
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +14,11 @@ from uuid import uuid4
 
 from torcheer.errors import RecordFileError
 from torcheer.record.file_structure import why_foreign
+
+if sys.platform != "win32":
+    import fcntl
+
+_UNFINISHED = re.compile(r"[0-9a-f]{8}\.(part|old)")
 
 
 def check_place(place: Path, overwrite: bool) -> None:
@@ -42,6 +49,7 @@ def check_place(place: Path, overwrite: bool) -> None:
 _REMEDIES = {
     errno.ENOSPC: "Free some space, or choose another path.",
     errno.EDQUOT: "Free some space, or choose another path.",
+    errno.EFBIG: "A file may not grow that large here (ulimit -f): raise the limit, or choose another path.",
     errno.EACCES: "Choose a path where you may write.",
     errno.EPERM: "Choose a path where you may write.",
     errno.EROFS: "Choose a path where you may write.",
@@ -66,6 +74,51 @@ def remove(folder: Path) -> None:
         for name in os.listdir(folder):
             (folder / name).unlink()
         folder.rmdir()
+
+
+def hold(folder: Path) -> int | None:
+    """Mark a folder as being written for as long as this process lives; None where it is, or cannot be, marked.
+
+    The system takes the mark back when the process ends, however it ends.
+    """
+    if sys.platform == "win32":
+        return None
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody else holds it, or the file system knows no locks
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def release(descriptor: int | None) -> None:
+    """Take the mark of ``hold`` back."""
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def unfinished(place: Path) -> list[Path]:
+    """What was being written to a place, or replaced there, and never came to be there."""
+    name = f".{place.name}."
+    try:
+        found = [entry for entry in os.listdir(place.parent) if entry.startswith(name)]
+    except OSError:
+        return []
+    return [
+        place.parent / entry for entry in sorted(found) if re.fullmatch(r"[0-9a-f]{8}\.(part|old)", entry[len(name) :])
+    ]
+
+
+def remove_abandoned(place: Path) -> None:
+    """Remove what processes that are dead were writing to a place."""
+    for folder in unfinished(place):
+        if folder.suffix == ".part" and (descriptor := hold(folder)) is not None:
+            remove(folder)
+            release(descriptor)
 
 
 def write_synced(file: BinaryIO, text: bytes) -> None:

@@ -153,16 +153,21 @@ def to_block(name: str, tensor: Any) -> Block:
         tensor = tensor.detach().cpu().contiguous().numpy()  # bfloat16 comes as the bits of its numbers
     if _is_from("numpy", "ndarray", tensor):
         dense = tensor.astype(tensor.dtype.newbyteorder("<"), order="C", copy=False)
-        return Block(name, code, shape, stands_for, memoryview(dense.reshape(-1).view("u1")), dense)
+        return Block(name, code, shape, stands_for, raw_bytes(dense), dense)
     try:
         # A conjugate or negative view has the bytes of what it views.
         dense = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     except RuntimeError as error:
         raise UnsavableError(f"its contents could not be copied ({str(error).splitlines()[0]})") from error
-    num_bytes = num_bytes_of(dense)
+    return Block(name, code, shape, stands_for, raw_bytes(dense), dense)
+
+
+def raw_bytes(dense: Any) -> Any:
+    """The bytes of a dense tensor in main memory, without a copy. Valid as long as the tensor lives."""
+    if _is_from("numpy", "ndarray", dense):
+        return memoryview(dense.reshape(-1).view("u1"))
     # from_address of an empty tensor's null pointer is never read, having no bytes.
-    data = (ctypes.c_char * num_bytes).from_address(dense.data_ptr())
-    return Block(name, code, shape, stands_for, data, dense)
+    return (ctypes.c_char * num_bytes_of(dense)).from_address(dense.data_ptr())
 
 
 def write_shard(file: BinaryIO, blocks: Sequence[Block]) -> int:

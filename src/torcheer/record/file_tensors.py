@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ from typing import Any
 
 from torcheer.errors import NotSavedError, RecordFileError
 from torcheer.record.file_plain import MalformedError
-from torcheer.record.file_shard import AS_BYTES, AS_PAIRS, NUMPY_CODES
+from torcheer.record.file_shard import AS_BYTES, AS_PAIRS, NUMPY_CODES, raw_bytes
 
 SHARD_NAME = re.compile(r"tensors-[0-9]{5,9}\.safetensors")
 
@@ -35,6 +36,7 @@ class Stored:
     name: str
     shard: int  # index into Contents.shards
     dtype: str | None = None  # what the dtype in the file stands for; None: itself
+    crc32: int | None = None  # checksum of its bytes in the file; None: written before there was one
 
 
 @dataclass(slots=True)
@@ -66,6 +68,8 @@ def check_index(index: TensorIndex) -> None:
     for stored in index.stored:
         if not 0 <= stored.shard < len(index.shards):
             raise MalformedError(f"{stored.name[:80]!r} is in tensor file {stored.shard} of {len(index.shards)}")
+        if stored.crc32 is not None and not 0 <= stored.crc32 < 2**32:
+            raise MalformedError(f"{stored.name[:80]!r} has a checksum of more than 32 bits")
         if stored.dtype is not None and stored.dtype not in AS_BYTES and stored.dtype not in AS_PAIRS:
             raise MalformedError(f"{stored.name[:80]!r} has the unknown dtype {stored.dtype[:80]!r}")
     names = [stored.name for stored in index.stored] + [entry.name for entry in index.unsaved]
@@ -104,6 +108,7 @@ class FilePayloads:
         self._stored = {stored.name: stored for stored in index.stored}
         self._unsaved = {entry.name: entry.reason for entry in index.unsaved}
         self._open: dict[int, Any] = {}
+        self._intact: set[str] = set()  # whose checksum has been found right
         self._lock = Lock()
 
     @property
@@ -133,6 +138,9 @@ class FilePayloads:
 
         try:
             source = self._source(stored.shard)
+            if name not in self._intact:
+                _check_bytes(source, stored)
+                self._intact.add(name)
             return _to_torch(source, stored) if _framework() == "pt" else _to_numpy(source, stored, path)
         except (SafetensorError, RuntimeError, ValueError, TypeError, OSError) as error:
             raise RecordFileError(f"{path}: {name!r} cannot be read ({error}). {RESTORE}") from error
@@ -169,6 +177,16 @@ def _framework() -> str:
     if find_spec("numpy") is not None:
         return "np"
     raise RecordFileError("Reading tensors of a recording needs torch or numpy. Install one: pip install numpy")
+
+
+def _check_bytes(source: Any, stored: Stored) -> None:
+    """Raise ``ValueError`` where the bytes of a tensor are not those that were written."""
+    if stored.crc32 is None:
+        return
+    if _framework() == "np" and source.get_slice(stored.name).get_dtype() not in NUMPY_CODES:
+        return  # it will be refused
+    if zlib.crc32(raw_bytes(source.get_tensor(stored.name))) != stored.crc32:
+        raise ValueError("its checksum is wrong")
 
 
 def _to_torch(source: Any, stored: Stored) -> Any:

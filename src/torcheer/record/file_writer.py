@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
@@ -16,7 +18,17 @@ from typing import Any, BinaryIO
 from uuid import uuid4
 
 from torcheer.errors import NotSavedError, RecordFileError
-from torcheer.record.file_place import check_place, move, remove, sync, write_synced, writing
+from torcheer.record.file_place import (
+    check_place,
+    hold,
+    move,
+    release,
+    remove,
+    remove_abandoned,
+    sync,
+    write_synced,
+    writing,
+)
 from torcheer.record.file_shard import (
     UnsavableError,
     check_savable,
@@ -34,6 +46,7 @@ from torcheer.record.file_tensors import (
     check_shard,
     unsaved_text,
 )
+from torcheer.record.interrupts import no_interrupts
 from torcheer.record.model import Record
 
 BUFFER_BYTES = 64 * 2**20
@@ -62,10 +75,15 @@ class TensorWriter:
         place = Path(os.path.abspath(path))
         check_place(place, overwrite)
         part = place.with_name(f".{place.name}.{uuid4().hex[:8]}.part")
-        with writing(place):
-            part.mkdir()
-        self._begin(place, part, TensorIndex(), buffer_bytes)
-        self._overwrite = overwrite
+        with writing(place), no_interrupts():
+            remove_abandoned(place)
+            # Held before it gets the name by which another process would find it.
+            fresh = part.with_suffix(".new")
+            fresh.mkdir()
+            self._hold = hold(fresh)
+            fresh.rename(part)
+            self._begin(place, part, TensorIndex(), buffer_bytes)
+            self._overwrite = overwrite
 
     @classmethod
     def reopen(cls, path: str | os.PathLike[str], *, buffer_bytes: int = BUFFER_BYTES) -> TensorWriter:
@@ -75,6 +93,7 @@ class TensorWriter:
         for shard in index.shards:
             check_shard(place, shard)
         writer = cls.__new__(cls)
+        writer._hold = None
         writer._begin(place, place, index, buffer_bytes)
         return writer
 
@@ -143,11 +162,12 @@ class TensorWriter:
                     move(self._folder, self.path, self._overwrite)
                 sync(self.path.parent)
             self._done = True
+            release(self._hold)
             return FilePayloads(self.path, self._index())
 
     def abort(self) -> None:
         """Remove what was written. Does nothing once the recording is finished."""
-        with self._lock:
+        with self._lock, no_interrupts():
             if self._done:
                 return
             self._done = True
@@ -159,6 +179,7 @@ class TensorWriter:
                         file.unlink()
             else:
                 remove(self._folder)
+            release(self._hold)
 
     @property
     def unsaved(self) -> dict[str, str]:
@@ -167,6 +188,11 @@ class TensorWriter:
 
     def __enter__(self) -> TensorWriter:
         return self
+
+    def __del__(self) -> None:
+        # Ctrl-C may come before whoever made it can look after it.
+        if "_done" in self.__dict__:
+            self.abort()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -229,7 +255,8 @@ class TensorWriter:
             size_bytes = write_shard(file, blocks)
         self._shards.append(Shard(self._new_files[-1].name, size_bytes))
         for block in blocks:
-            self._stored[block.name] = Stored(block.name, len(self._shards) - 1, block.stands_for)
+            checksum = zlib.crc32(block.data)
+            self._stored[block.name] = Stored(block.name, len(self._shards) - 1, block.stands_for, checksum)
         self._close_reader()
 
     def _new_file(self) -> BinaryIO:
@@ -259,7 +286,7 @@ class TensorWriter:
         self._dropped = {shard.file for shard in self._shards}
         self._shards = [self._shards[shard] for shard in used]
         self._dropped -= {shard.file for shard in self._shards}
-        self._stored = {name: Stored(name, places[stored.shard], stored.dtype) for name, stored in self._stored.items()}
+        self._stored = {name: replace(stored, shard=places[stored.shard]) for name, stored in self._stored.items()}
 
     def _replace_structure(self, text: bytes) -> None:
         part = self._folder / f".{uuid4().hex[:8]}.part"

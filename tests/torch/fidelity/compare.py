@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 import random
+import signal
 import sys
 import threading
 import types
@@ -56,6 +58,8 @@ def torch_globals() -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "fast path": torch.backends.mha.get_fastpath_enabled(),
         "threads": torch.get_num_threads(),
+        "garbage collection": gc.isenabled(),
+        "interrupt": signal.getsignal(signal.SIGINT),
         "trace": sys.gettrace(),
         "profile": sys.getprofile(),
         "excepthook": sys.excepthook,

@@ -27,7 +27,7 @@ def write_recording(path: Path) -> Path:
         size_bytes = write_shard(file, blocks)
     index = TensorIndex(
         [Shard(SHARD, size_bytes)],
-        [Stored("value.4", 0), Stored("value.5", 0)],
+        [Stored("value.4", 0, crc32=zlib.crc32(b"abc")), Stored("value.5", 0, crc32=zlib.crc32(b"1234"))],
         [Unsaved("value.6", "its layout is sparse_coo")],
     )
     (path / FILE_NAME).write_bytes(to_text(Contents(make_record(), index), path))

@@ -8,6 +8,7 @@ While the model runs (every line is paid for per op):
     tape.py       raw events, in order, as cheap to write as possible
     kinds.py      what is known of a function before it is called: metadata getter, in-place, view
     saving.py     which contents to keep, zero-copy until somebody writes
+    interrupts.py Ctrl-C leaves nothing replaced
     compiled.py   torch.compile'd code runs as its eager source
 
 Before it runs:

@@ -7,6 +7,7 @@ canary per name that says what breaks. Checked against torch 2.13.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType
@@ -238,43 +239,39 @@ def plain_override_checks(is_recording: Callable[[], bool]) -> Iterator[None]:
             setattr(module, name, original)
 
 
+_Runner = Callable[..., Any]
+_runners = threading.local()  # .stack: of this thread, innermost last
+_all_runners: list[_Runner] = []
+_plain_runner: list[_Runner] = []  # torch's own, while it is replaced
+_runner_lock = threading.Lock()
+
+
 @contextmanager
-def backward_runner(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """Replace the function through which ``backward()`` and ``autograd.grad`` start the engine."""
-    original = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
-    torch.autograd._engine_run_backward = wrap(original)  # type: ignore[attr-defined]
+def backward_runner(wrap: Callable[[_Runner], _Runner]) -> Iterator[None]:
+    """Replace the function through which ``backward()`` and ``autograd.grad`` start the engine, for this thread."""
+    with _runner_lock:
+        if not _all_runners:
+            _plain_runner[:] = [torch.autograd._engine_run_backward]  # type: ignore[attr-defined]
+            torch.autograd._engine_run_backward = _run_backward  # type: ignore[attr-defined]
+        stack = _runners.__dict__.setdefault("stack", [])
+        runner = wrap(stack[-1] if stack else _plain_runner[0])
+        _all_runners.append(runner)
+        stack.append(runner)
     try:
         yield
     finally:
-        torch.autograd._engine_run_backward = original  # type: ignore[attr-defined]
+        with _runner_lock:
+            stack.remove(runner)
+            _all_runners.remove(runner)
+            if not _all_runners:
+                torch.autograd._engine_run_backward = _plain_runner.pop()  # type: ignore[attr-defined]
 
 
-# What nn.Module.__call__ runs of a module that is not compiled: hooks and forward. Captures replace __call__.
-plain_module_call: Callable[..., Any] = torch.nn.Module._call_impl
-
-
-def replace_module_call(replacement: Callable[..., Any]) -> None:
-    """Have every module's call run ``replacement(module, *args, **kwargs)``; ``plain_module_call`` undoes it."""
-    torch.nn.Module._call_impl = replacement  # type: ignore[method-assign]
-
-
-def compiles_what_it_calls() -> bool:
-    """Does Dynamo compile the functions that are called now? Fallback: False; the inside of compiled code is unseen."""
-    return bool(torch._C._dynamo.eval_frame.get_eval_frame_callback())
-
-
-def is_compiled(module: torch.nn.Module) -> bool:
-    """Was it compiled in place, by ``module.compile()``?"""
-    return getattr(module, "_compiled_call_impl", None) is not None
-
-
-def original_of(module: torch.nn.Module) -> torch.nn.Module:
-    """The module that ``torch.compile(module)`` was given; any other as it is."""
-    return getattr(module, "_orig_mod", module) if type(module).__name__ == "OptimizedModule" else module
-
-
-def step_over_for_dynamo(function: Callable[..., Any]) -> None:
-    """Have Dynamo run this function as it is and compile what it calls."""
-    frames = torch._C._dynamo.eval_frame
-    strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
-    frames.set_code_exec_strategy(function.__code__, strategy)
+def _run_backward(*args: Any, **kwargs: Any) -> Any:
+    stack = getattr(_runners, "stack", None)
+    if stack:
+        return stack[-1](*args, **kwargs)
+    if len(_all_runners) == 1 and current_node() is not None:
+        # A backward pass within one, on a thread of the engine's.
+        return _all_runners[0](*args, **kwargs)
+    return (_plain_runner or [torch.autograd._engine_run_backward])[0](*args, **kwargs)  # type: ignore[attr-defined]

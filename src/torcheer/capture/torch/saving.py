@@ -24,6 +24,7 @@ from torcheer.capture.torch.private import (
 )
 from torcheer.capture.torch.tape import Tape
 from torcheer.errors import NotSavedError
+from torcheer.record.interrupts import no_interrupts
 from torcheer.record.model import Ref
 
 Tensor = torch.Tensor
@@ -156,13 +157,13 @@ class Keeper:
     def _own_calls(self, tensor: Tensor) -> Iterator[None]:
         """Calls on a tensor that are torcheer's own, and are not to be recorded."""
         if type(tensor) in _ORDINARY:
-            with no_dispatch_mode(), no_function_mode(), torch.no_grad():
+            with no_interrupts(), no_dispatch_mode(), no_function_mode(), torch.no_grad():
                 yield
             return
         # A subclass (DTensor) does its work in its own __torch_dispatch__, which must stay on.
         paused, self.tape.is_paused = self.tape.is_paused, True
         try:
-            with no_function_mode(), torch.no_grad():
+            with no_interrupts(), no_function_mode(), torch.no_grad():
                 yield
         finally:
             self.tape.is_paused = paused

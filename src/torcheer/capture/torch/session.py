@@ -21,6 +21,7 @@ from torcheer.capture.torch.backward import BackwardRecorder
 from torcheer.capture.torch.finish import Finisher, no_garbage_collection
 from torcheer.capture.torch.finish_backward import Owners, add_backward
 from torcheer.capture.torch.inputs import Inputs
+from torcheer.capture.torch.interrupts import Together
 from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import call_on_tape, recording
 from torcheer.capture.torch.private import no_function_mode, sequence_nr
@@ -84,10 +85,11 @@ class TorchSession:
         self._input_refs = [(path, tape.ref(tensor)) for path, tensor in self.inputs.tensors()]
         if self.keeper is not None:
             self._keep_inputs(self.keeper)
+        levels = Together(self.aten_level(tape, self.keeper), recording(tape, self.function_level), self.function_level)
         tape.first_seq = sequence_nr()
         start = tape.start_ns = perf_counter_ns()
         try:
-            with self.aten_level(tape, self.keeper), recording(tape, self.function_level), self.function_level:
+            with levels:
                 self.output = call_on_tape(
                     tape, self.model, self.inputs.args, self.inputs.kwargs, sys._getframe(0), _invoke
                 )
@@ -99,6 +101,7 @@ class TorchSession:
             facts.error = f"{type(error).__name__}: {error}"
             raise
         finally:
+            levels.leave()
             tape.forward_end, tape.last_seq = len(tape.events), sequence_nr()
             self._structure = snapshot(self.model)
             if isinstance(self.store, Kept):
