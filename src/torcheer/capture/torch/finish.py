@@ -71,15 +71,18 @@ class Finisher:
             self.values.saved(INPUT, ref, value.index)
 
     def _output_ops(self, outputs: list[tuple[str, Ref]]) -> None:
-        for path, ref in outputs:
+        reads = []
+        for _, ref in outputs:
             self.values.ensure(ref)
+            reads.append((self.flow.value_of(ref), self.flow.read(ref), self.flow.maker_of(ref).aten))
+        # All are read before any is made: a tensor returned twice comes both times from the model's last op.
+        for (path, ref), (shown, read, aten) in zip(outputs, reads, strict=True):
             op = self._new_op("output", "output", "output", call=0)
-            op.args = (Ref(self.flow.value_of(ref)),)
-            op.parents = tuple(self._lifted(edges(self.flow.read(ref), "0", aten=False), None))
-            op.params = self.values.params_of((self.flow.value_of(ref),))
-            shown = self.flow.value_of(ref)
+            op.args = (Ref(shown),)
+            op.parents = tuple(self._lifted(edges(read, "0", aten=False), None))
+            op.params = self.values.params_of((shown,))
             self.values.saved(OUTPUT, ref, shown)
-            value = self.flow.returned(ref, Maker(op.index, self.flow.maker_of(ref).aten))
+            value = self.flow.returned(ref, Maker(op.index, aten))
             op.outputs = (self.values.item(path, value.index),)
             if shown in self.record.saved:
                 self.record.saved[value.index] = self.record.saved[shown]

@@ -140,19 +140,7 @@ function redraw(graph: Drafts, standsFor: number[]): void {
     while (standsFor[item] !== item) item = standsFor[item];
     return item;
   };
-  const outputs = new Map<string, number>();
-  graph.items.forEach((item, at) => {
-    if (item.role !== "output") return;
-    const sources = graph.edges.filter((edge) => edge.to === at);
-    if (!sources.some((edge) => final(edge.from) !== edge.from)) return;
-    const key = sources.map((edge) => `${final(edge.from)} ${item.signature}`).join();
-    const known = outputs.get(key);
-    if (known === undefined) outputs.set(key, at);
-    else {
-      standsFor[at] = known;
-      graph.items[known].count++;
-    }
-  });
+  joinOutputs(graph, standsFor, final);
   const kept = graph.items.map((_, item) => final(item) === item);
   const now = new Int32Array(graph.items.length).fill(-1);
   let num = 0;
@@ -169,4 +157,23 @@ function redraw(graph: Drafts, standsFor: number[]): void {
   });
   const items = graph.items.filter((_, item) => kept[item]);
   graph.items = items.map((item) => ({ ...item, parent: item.parent < 0 ? -1 : now[item.parent] }));
+}
+
+/** Outputs of the model that read the same place of folded blocks are one. */
+function joinOutputs(graph: Drafts, standsFor: number[], final: (item: number) => number): void {
+  const sources = new Map<number, number[]>();
+  for (const edge of graph.edges)
+    if (graph.items[edge.to].role === "output") sources.set(edge.to, [...(sources.get(edge.to) ?? []), edge.from]);
+  const alike = new Map<string, number[]>();
+  for (const [output, from] of sources) {
+    const key = `${from.map(final).join()} ${graph.items[output].signature}`;
+    alike.set(key, [...(alike.get(key) ?? []), output]);
+  }
+  for (const outputs of alike.values()) {
+    const isFolded = outputs.some((output) => sources.get(output)!.some((from) => final(from) !== from));
+    if (!isFolded || outputs.length < 2) continue;
+    const first = Math.min(...outputs);
+    graph.items[first].count = outputs.length;
+    for (const output of outputs) standsFor[output] = first;
+  }
 }
