@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torcheer.api.compare import autodiff, copy_weights, register_layer_pair
     from torcheer.api.explore import explore
     from torcheer.api.history import load, log_forward_pass, validate
-    from torcheer.api.profile import InspectorGadgets, profile
+    from torcheer.api.profile import InspectorGadgets, profile, summary
     from torcheer.errors import TorcheerError
     from torcheer.history import ModelHistory
 
@@ -35,6 +35,7 @@ __all__ = [
     "log_forward_pass",
     "profile",
     "register_layer_pair",
+    "summary",
     "validate",
 ]
 
@@ -48,6 +49,7 @@ _HOMES = {
     "load": "torcheer.api.history",
     "log_forward_pass": "torcheer.api.history",
     "profile": "torcheer.api.profile",
+    "summary": "torcheer.api.profile",
     "register_layer_pair": "torcheer.api.compare",
     "validate": "torcheer.api.history",
 }

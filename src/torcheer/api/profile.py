@@ -42,7 +42,7 @@ def profile(
     """
     # torch takes seconds to import; only a run needs it.
     from torcheer.capture.torch import inputs
-    from torcheer.capture.torch.profiled import Wish, profile_run
+    from torcheer.capture.torch.profiled import Wish, profile_fake, profile_run
 
     chosen = _measures(measure)
     if execution not in EXECUTIONS:
@@ -52,7 +52,8 @@ def profile(
     call = inputs.arrange(model, args, kwargs)
     wish = Wish(chosen, backward, loss, repeats, warm_up)
     try:
-        return build(profile_run(model, call, wish))
+        run = profile_fake if execution == "fake" else profile_run
+        return build(run(model, call, wish))
     except BaseException as error:
         record_of = getattr(error, "profile_record", None)
         if record_of is not None:
@@ -61,6 +62,27 @@ def profile(
                 error.report = build(record_of())  # type: ignore[attr-defined]
                 del error.profile_record  # type: ignore[attr-defined]
         raise
+
+
+def summary(model: Any, *args: Any, input_size: Any = None, execution: str | None = None, **kwargs: Any) -> Report:
+    """The model as a tree: its modules, params, and with an input also the shapes and FLOPs of one forward pass.
+
+    Inputs are given as to ``log_forward_pass``, or as ``input_size``, a shape or a list of shapes. Without any, nothing
+    is run. A model on the meta device is run without computing anything, and so is any with ``execution="fake"``.
+    """
+    # torch takes seconds to import; only a run needs it.
+    from torcheer.capture.torch import profiled
+
+    if not hasattr(model, "named_modules"):
+        raise CaptureError(f"summary takes a module, and a {type(model).__name__} is none.")
+    if input_size is not None:
+        if args or kwargs:
+            raise CaptureError("Give summary the input itself or its input_size, not both.")
+        args = profiled.inputs_of_size(model, input_size)
+    if not args and not kwargs:
+        return build(profiled.structure_record(model))
+    chosen = execution or ("fake" if profiled.is_on_meta(model) else "real")
+    return profile(model, *args, measure="flops", execution=chosen, **kwargs)
 
 
 def _measures(measure: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -212,4 +234,4 @@ def _json_path(path: Path) -> Path:
     return path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
 
 
-__all__ = ["InspectorGadgets", "profile"]
+__all__ = ["InspectorGadgets", "profile", "summary"]

@@ -247,7 +247,8 @@ class Builder:
         totals = Totals(figures, times.get("run", 0, "engine"), times.get("run", 0, "outside"))
         totals.flops_share = known / moved if moved else 1.0
         totals.time_spread_ns = times.spreads.get(("run", 0, "all"))
-        totals.unattributed_ns = times.get("run", 0, "unattributed")
+        if times.is_timed and self.record.run.num_backward:
+            totals.unattributed_ns = times.get("run", 0, "unattributed") or 0
         if memory.is_measured:
             totals.peak_bytes, totals.after_forward_bytes = memory.peak, memory.after_forward()
             totals.held_bytes, totals.held_params_bytes = memory.held_for_backward()

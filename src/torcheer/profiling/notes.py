@@ -23,9 +23,11 @@ def notes_of(report: Report, is_timed: bool) -> list[str]:
         notes.append("Times are of the recorded run and contain what recording costs.")
     if run.execution == "fake":
         notes.append("Nothing was computed (execution='fake'): memory is predicted, and there are no times.")
-    if not report.record.values:
+    if run.measured == ("structure",):
+        notes.append("Nothing was run: give an input to see shapes and FLOPs.")
+    elif not report.record.values:
         notes.append("Only NaN and Inf were looked for: there is no record of the other ops.")
-    elif run.num_backward == 0:
+    elif run.num_backward == 0 and run.grad_enabled and set(run.measured) != {"flops"}:
         notes.append("No backward pass was recorded: its columns are empty.")
     notes += [diagnostic.message for diagnostic in report.record.diagnostics]
     return notes

@@ -46,7 +46,7 @@ COLUMNS = (
     Column("type", "type", "text", "", True, "class of the module", "the model", lambda _, row: row.type_name),
     Column("calls", "calls", "count", "", False, "how often it was called at this place", "counted",
            lambda _, row: len(row.calls)),
-    Column("output", "output", "shape", "", True, "shapes of what its first call returned", "the tensors", _shape),
+    Column("output", "output", "shape", "run", True, "shapes of what its first call returned", "the tensors", _shape),
     Column("params", "params", "count", "", True, "numbers in its params and its children's, each param once",
            "the model", lambda _, row: row.num_params),
     Column("trainable", "trainable", "count", "", False, "of these, in params that require grad", "the model",
@@ -116,4 +116,6 @@ def is_measured(report: Report, column: Column) -> bool:
         have.discard("time")
     if not report.record.run.measured:  # a recording that was not made for a profile has times and ATen ops
         have.update(("time", "flops"))
+    if report.record.run.measured != ("structure",):
+        have.add("run")
     return all(need in have for need in column.needs.split("+") if need)

@@ -74,6 +74,9 @@ class AtenKind(NamedTuple):
     is_higher_order: bool  # cond, while_loop: takes functions, has no schema
 
 
+# Operators that return the memory they were given without saying so in their schema.
+_UNDECLARED_VIEWS = frozenset({"aten._unsafe_view.default"})
+
 # Operators that write to arguments without saying so in their schema: the arguments, and the flag they obey.
 _UNDECLARED_WRITES = {
     "aten.native_batch_norm.default": ((3, 4), 5),
@@ -104,6 +107,7 @@ def describe(func: object) -> AtenKind:
                 writes.append(argument.name)
     # A custom operator written in Python may return its argument without saying so in the schema.
     is_view = func.namespace != "aten" or any(result.alias_info is not None for result in schema.returns)
+    is_view = is_view or str(func) in _UNDECLARED_VIEWS
     # An operator with out= resizes what it writes to.
     has_out = any(argument.is_out for argument in schema.arguments)
     changes_geometry = has_out or torch.Tag.inplace_view in func.tags

@@ -129,6 +129,7 @@ class MemoryMeter:
         if known is None or known[0] is not watch:
             return
         del self.live[address]
+        tape.storages.pop(address, None)  # what comes to be at this address is another storage
         if known[2] and not self.is_closed:
             self.events.append((len(tape.events), tape.call, known[1], -known[2]))
 

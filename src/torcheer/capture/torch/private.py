@@ -16,6 +16,12 @@ from typing import Any
 import torch
 from torch._library.custom_ops import OPDEFS
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporarily
 
 from torcheer.errors import CaptureError
@@ -23,6 +29,9 @@ from torcheer.errors import CaptureError
 __all__ = [
     "C_NAMESPACES",
     "FRAMEWORK_CODES",
+    "DynamicOutputError",
+    "FakeTensor",
+    "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
     "TorchDispatchMode",
@@ -53,6 +62,9 @@ current_node: Callable[[], Any] = torch._C._current_autograd_node
 
 # Address of a tensor's StorageImpl. Raises for tensors without one (sparse, functorch wrappers).
 storage_id: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]
+
+# What fake tensors raise where a shape or a number depends on contents.
+DynamicOutputError = (DataDependentOutputException, DynamicOutputShapeException)
 
 # Where builtin functions live, by the public name of the module that offers them.
 C_NAMESPACES: dict[str, Any] = {

@@ -11,16 +11,18 @@ import torch
 
 from torcheer.capture.torch.calibrate import calibrate, lean_backward, no_aten_level
 from torcheer.capture.torch.clocking import TimedBackward
+from torcheer.capture.torch.fake import FakeMeasurements, Fakes, note_differences, running_fake
 from torcheer.capture.torch.finish_measure import add_measurements
 from torcheer.capture.torch.held import Held, held_by
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.measure import Measurements
 from torcheer.capture.torch.session import TorchSession
 from torcheer.capture.torch.state import RunState
-from torcheer.capture.torch.tape import named_tensors
+from torcheer.capture.torch.structure import describe_structure, snapshot
+from torcheer.capture.torch.tape import Tape, named_tensors
 from torcheer.capture.torch.timed import Key, Marks, Matcher, PathError, times_of_the_run, timings_of
 from torcheer.errors import CaptureError
-from torcheer.record.model import Diagnostic, Record
+from torcheer.record.model import Diagnostic, Record, Run
 
 Tensor = torch.Tensor
 LossOf = Callable[[Any], Any]
@@ -37,24 +39,21 @@ class Wish:
     num_repeats: int = 5
     num_warm_up: int = 1
 
-    @property
-    def needs_aten(self) -> bool:
-        """Does anything asked for need the ATen level?"""
-        return set(self.measure) != {"time"}
-
 
 class ProfiledRun:
     """One measured run, forward and perhaps backward."""
 
     def __init__(self, model: Any, inputs: Inputs, measure: tuple[str, ...], execution: str = "real") -> None:
         self.measure = measure
-        self.done = Measurements(memory="memory" in measure, nan="nan" in measure and execution == "real")
-        needs_aten = set(measure) != {"time"}
+        memory = "memory" in measure
+        is_fake = execution == "fake"
+        self.done = FakeMeasurements(memory=memory) if is_fake else Measurements(memory=memory, nan="nan" in measure)
+        needs_aten = set(measure) != {"time"} or is_fake
         level = self.done.level if needs_aten else no_aten_level
         self.session = TorchSession(model, inputs, None, aten_level=level, backward=self._recorder)
         facts = self.session.run_facts
         facts.execution = execution
-        facts.measured = tuple(kind for kind in measure if kind != "nan" or execution == "real")
+        facts.measured = tuple(kind for kind in measure if not is_fake or kind in ("memory", "flops"))
         self._held: list[Held] = []
 
     def _recorder(self, *args: Any) -> TimedBackward:
@@ -105,6 +104,48 @@ def profile_run(model: Any, inputs: Inputs, wish: Wish) -> Record:
         raise
     finally:
         state.restore()
+
+
+def profile_fake(model: Any, inputs: Inputs, wish: Wish) -> Record:
+    """Run a fake copy of the model; the model itself is only read."""
+    if not isinstance(model, torch.nn.Module):
+        raise CaptureError(f"execution='fake' copies a module, and a {type(model).__name__} is none.")
+    fakes = Fakes()
+    twin, given = fakes.of_model(model), fakes.of_inputs(inputs)
+    run = ProfiledRun(twin, given, wish.measure, "fake")
+    try:
+        with running_fake(fakes), torch.set_grad_enabled(torch.is_grad_enabled() or wish.backward):
+            output = run.forward()
+            if wish.backward:
+                loss = loss_of(output, wish.loss)
+                with run.session.watching_backward():
+                    loss.backward()
+            record = run.record()
+    except BaseException as error:
+        error.profile_record = run.record  # type: ignore[attr-defined]
+        raise
+    note_differences(record)
+    return record
+
+
+def structure_record(model: Any) -> Record:
+    """A record of the model as it stands: modules and params, nothing run."""
+    run = Run(type(model).__name__, framework_version=str(torch.__version__), measured=("structure",))
+    record = Record(run)
+    record.modules, record.params, _ = describe_structure(snapshot(model), Tape())
+    return record
+
+
+def inputs_of_size(model: Any, sizes: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Tensors of zeros of these sizes, of the model's dtype and device."""
+    shapes = sizes if sizes and isinstance(sizes[0], (tuple, list)) else (sizes,)
+    param = next((param for param in model.parameters() if param.dtype.is_floating_point), torch.zeros(()))
+    return tuple(torch.zeros(tuple(shape), dtype=param.dtype, device=param.device) for shape in shapes)
+
+
+def is_on_meta(model: Any) -> bool:
+    """Has any param of the model no numbers?"""
+    return any(param.is_meta for param in model.parameters())
 
 
 def _time(model: Any, inputs: Inputs, wish: Wish, measured: TorchSession, record: Record) -> None:
