@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torcheer.api.explore import explore
     from torcheer.api.history import load, log_forward_pass, validate
     from torcheer.api.profile import InspectorGadgets, profile, summary
+    from torcheer.api.watch import attach, setup, watch
     from torcheer.errors import TorcheerError
     from torcheer.history import ModelHistory
 
@@ -28,6 +29,7 @@ __all__ = [
     "ModelHistory",
     "TorcheerError",
     "__version__",
+    "attach",
     "autodiff",
     "copy_weights",
     "explore",
@@ -35,14 +37,17 @@ __all__ = [
     "log_forward_pass",
     "profile",
     "register_layer_pair",
+    "setup",
     "summary",
     "validate",
+    "watch",
 ]
 
 _HOMES = {
     "InspectorGadgets": "torcheer.api.profile",
     "ModelHistory": "torcheer.history",
     "TorcheerError": "torcheer.errors",
+    "attach": "torcheer.api.watch",
     "autodiff": "torcheer.api.compare",
     "copy_weights": "torcheer.api.compare",
     "explore": "torcheer.api.explore",
@@ -51,7 +56,9 @@ _HOMES = {
     "profile": "torcheer.api.profile",
     "summary": "torcheer.api.profile",
     "register_layer_pair": "torcheer.api.compare",
+    "setup": "torcheer.api.watch",
     "validate": "torcheer.api.history",
+    "watch": "torcheer.api.watch",
 }
 
 

@@ -29,7 +29,7 @@ QUEUE_LENGTH = 2
 MAX_PENDING = 10_000  # numbers, notes and the like that wait for the next step
 IDLE_SECONDS = 0.25
 
-Work = Callable[[sqlite3.Connection], object]
+Work = Callable[[], object]
 
 
 class Writer:
@@ -56,6 +56,7 @@ class Writer:
         self._compactor = compact.Compactor(max_size_bytes)
         self._thread: threading.Thread | None = None
         self._closed = False
+        self.when_idle: Callable[[], None] | None = None  # called on the writer's thread when there is nothing to do
 
     # -- what is there already -----------------------------------------------------------------------
 
@@ -89,13 +90,21 @@ class Writer:
 
     # -- handing over --------------------------------------------------------------------------------
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def do(self, work: Work) -> None:
+        """Run it on the writer's thread, in order with all else that is handed over; it may call ``write_…``."""
+        self._put(work)
+
     def series(self, lane: str, name: str, make: Callable[[int], Series]) -> Series:
         """The series of that name, registered when it is new."""
         known = self._series.get((lane, name))
         if known is None:
             known = self._series[lane, name] = make(len(self._series) + 1)
             values = (known.id, lane, name, json.dumps(known.facts()))
-            self._put(lambda db: db.execute("INSERT INTO series VALUES(?, ?, ?, ?)", values))
+            self._put(lambda: self._connection.execute("INSERT INTO series VALUES(?, ?, ?, ?)", values))
         return known
 
     def add_step(self, rows: StepRows | Callable[[], StepRows | None]) -> None:
@@ -103,39 +112,32 @@ class Writer:
         if self._closed or self.failure is not None:
             self.num_lost += 1
             return
-        self._pending.append(lambda db: self._write_step(db, rows() if callable(rows) else rows))
+        self._pending.append(lambda: self.write_step(rows() if callable(rows) else rows))
         self._hand_over()
 
     def add_scalars(self, step: int, values: dict[str, float], at: float | None = None) -> None:
         """Write numbers of one step: loss, learning rate."""
         moment = time.time() if at is None else at
-        self._put(lambda db: self._write_scalars(db, step, values, moment))
+        self._put(lambda: self.write_scalars(step, values, moment))
 
     def add_alert(self, step: int, rule: str, series: int | None, message: str) -> None:
-        values = (step, rule, series, message, time.time())
-        sql = "INSERT INTO alerts(step, rule, series, message, time) VALUES(?, ?, ?, ?, ?)"
-        self._put(lambda db: db.execute(sql, values))
+        self._put(lambda: self.write_alert(step, rule, series, message))
 
     def add_note(self, step: int, code: str, message: str) -> None:
         sql = "INSERT INTO notes(step, code, message) VALUES(?, ?, ?)"
-        self._put(lambda db: db.execute(sql, (step, code, message)))
+        self._put(lambda: self._connection.execute(sql, (step, code, message)))
 
     def add_structure(self, model: str, step: int, structure: dict[str, Any]) -> None:
         """Write what the model looks like. It may change while it trains; each one is a version."""
-        body = zlib.compress(json.dumps(structure).encode(), 6)
-        sql = "INSERT INTO structure(model, step, body) VALUES(?, ?, ?)"
-        self._put(lambda db: db.execute(sql, (model, step, body)))
+        self._put(lambda: self.write_structure(model, step, structure))
 
     def set_facts(self, facts: dict[str, Any]) -> None:
         values = [(key, json.dumps(value)) for key, value in facts.items()]
-        self._put(lambda db: db.executemany("INSERT OR REPLACE INTO facts VALUES(?, ?)", values))
+        self._put(lambda: self._connection.executemany("INSERT OR REPLACE INTO facts VALUES(?, ?)", values))
 
     def _put(self, work: Work) -> None:
         """Small things: written together with the next step, or by the thread when it has nothing else to do."""
         if self._closed or self.failure is not None:
-            return
-        if threading.current_thread() is self._thread:
-            work(self._connection)
             return
         self._pending.append(work)
         if self._thread is None or len(self._pending) > MAX_PENDING:
@@ -163,7 +165,8 @@ class Writer:
             try:
                 works = self._queue.get(timeout=IDLE_SECONDS)
             except queue.Empty:
-                self._write(self._take_pending())
+                idle = [self.when_idle] if self.when_idle is not None else []
+                self._write([*idle, *self._take_pending()])
                 continue
             try:
                 if works is None:
@@ -179,7 +182,7 @@ class Writer:
         try:
             with self._transaction():
                 for work in works:
-                    work(self._connection)
+                    work()
         except (sqlite3.Error, OSError) as error:
             self.failure = f"{self.folder}: {error}"
         except Exception as error:  # noqa: BLE001 - whatever it is must not end the thread that drains the queue
@@ -188,20 +191,37 @@ class Writer:
     def _transaction(self) -> _Transaction:
         return _Transaction(self._connection)
 
-    def _write_step(self, db: sqlite3.Connection, rows: StepRows | None) -> None:
+    # These run on the writer's thread only, inside a transaction.
+
+    def write_step(self, rows: StepRows | None) -> None:
         if rows is None:
             return
+        db = self._connection
         sql = "INSERT OR REPLACE INTO steps(lane, step, time, body) VALUES(?, ?, ?, ?)"
+        is_new = (
+            db.execute("SELECT 1 FROM steps WHERE lane = ? AND step = ?", (rows.lane, rows.step)).fetchone() is None
+        )
         db.execute(sql, (rows.lane, rows.step, rows.time, pack_step(rows)))
-        self._compactor.after_step(db, rows.lane)
+        if is_new:
+            self._compactor.after_step(db, rows.lane)
 
-    def _write_scalars(self, db: sqlite3.Connection, step: int, values: dict[str, float], moment: float) -> None:
+    def write_scalars(self, step: int, values: dict[str, float], moment: float) -> None:
+        db = self._connection
         for name in values:
             if name not in self._names:
                 self._names[name] = len(self._names) + 1
                 db.execute("INSERT INTO scalar_names VALUES(?, ?)", (self._names[name], name))
         rows = [(self._names[name], step, _number(value), moment) for name, value in values.items()]
         db.executemany("INSERT INTO scalars(name, step, value, time) VALUES(?, ?, ?, ?)", rows)
+
+    def write_alert(self, step: int, rule: str, series: int | None, message: str) -> None:
+        sql = "INSERT INTO alerts(step, rule, series, message, time) VALUES(?, ?, ?, ?, ?)"
+        self._connection.execute(sql, (step, rule, series, message, time.time()))
+
+    def write_structure(self, model: str, step: int, structure: dict[str, Any]) -> None:
+        body = zlib.compress(json.dumps(structure).encode(), 6)
+        sql = "INSERT INTO structure(model, step, body) VALUES(?, ?, ?)"
+        self._connection.execute(sql, (model, step, body))
 
     # -- the end -------------------------------------------------------------------------------------
 

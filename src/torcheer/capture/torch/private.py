@@ -287,3 +287,34 @@ def _run_backward(*args: Any, **kwargs: Any) -> Any:
         # A backward pass within one, on a thread of the engine's.
         return _all_runners[0](*args, **kwargs)
     return (_plain_runner or [torch.autograd._engine_run_backward])[0](*args, **kwargs)  # type: ignore[attr-defined]
+
+
+# What nn.Module.__call__ runs of a module that is not compiled: hooks and forward. Captures replace __call__.
+plain_module_call: Callable[..., Any] = torch.nn.Module._call_impl
+
+
+def replace_module_call(replacement: Callable[..., Any]) -> None:
+    """Have every module's call run ``replacement(module, *args, **kwargs)``; ``plain_module_call`` undoes it."""
+    torch.nn.Module._call_impl = replacement  # type: ignore[method-assign]
+
+
+def compiles_what_it_calls() -> bool:
+    """Does Dynamo compile the functions that are called now? Fallback: False; the inside of compiled code is unseen."""
+    return bool(torch._C._dynamo.eval_frame.get_eval_frame_callback())
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    """Was it compiled in place, by ``module.compile()``?"""
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
+def original_of(module: torch.nn.Module) -> torch.nn.Module:
+    """The module that ``torch.compile(module)`` was given; any other as it is."""
+    return getattr(module, "_orig_mod", module) if type(module).__name__ == "OptimizedModule" else module
+
+
+def step_over_for_dynamo(function: Callable[..., Any]) -> None:
+    """Have Dynamo run this function as it is and compile what it calls."""
+    frames = torch._C._dynamo.eval_frame
+    strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+    frames.set_code_exec_strategy(function.__code__, strategy)

@@ -45,16 +45,20 @@ export function placeRows(rowed: Rowed, rows: Rows): Float64Array {
 
 /** Where everything passes through one vertex, move all that is below so that it is right under the one before. */
 function straighten(rowed: Rowed, rows: Rows, both: { up: number[][]; down: number[][] }, x: Float64Array): void {
-  const mean = (lines: number[], offsets: number[]) =>
-    lines.length ? lines.reduce((sum, line) => sum + offsets[line], 0) / lines.length : 0;
+  /** Where lines touch a vertex, those to boxes if there are any. */
+  const mean = (lines: number[], ends: number[], offsets: number[]) => {
+    const boxes = lines.filter((line) => ends[line] < rowed.numReal);
+    const among = boxes.length ? boxes : lines;
+    return among.length ? among.reduce((sum, line) => sum + offsets[line], 0) / among.length : 0;
+  };
   let shift = 0;
   let wanted: number | undefined;
   for (const row of rows) {
     if (row.length === 1) {
       const [vertex] = row;
-      const touched = x[vertex] + mean(both.up[vertex], rowed.lowerOffset);
+      const touched = x[vertex] + mean(both.up[vertex], rowed.upper, rowed.lowerOffset);
       if (wanted !== undefined && both.up[vertex].length) shift = wanted - touched;
-      wanted = x[vertex] + shift + mean(both.down[vertex], rowed.upperOffset);
+      wanted = x[vertex] + shift + mean(both.down[vertex], rowed.lower, rowed.upperOffset);
       if (!both.down[vertex].length) wanted = undefined;
     }
     for (const vertex of row) x[vertex] += shift;

@@ -244,22 +244,33 @@ class Builder {
 
   private addGradients(edges: Edge[]): void {
     const reached = new Set(this.data.gradients.value);
+    const { edges: table } = this.data;
+    // Rolled, an edge stands for the tensors of all passes; the first pass may have had no gradient.
+    const links = new Set<string>();
+    for (let row = 0; row < table.num; row++)
+      if (reached.has(table.value[row])) links.add(`${this.itemOf[table.from[row]]} ${this.itemOf[table.to[row]]}`);
+    const opOf = (item: number) => (this.drafts[item].role === "aten" ? this.drafts[item].parent : item);
     for (const edge of [...edges])
-      if (edge.kind === "tensor" && reached.has(edge.value))
+      if (edge.kind === "tensor" && links.delete(`${opOf(edge.from)} ${opOf(edge.to)}`))
         edges.push({ ...edge, from: edge.to, to: edge.from, kind: "gradient" });
   }
 }
 
 /** Put items so that whatever is inside one follows it directly, and number edges anew. */
 function inOrder(drafts: Draft[], edges: Edge[]): Draft[] {
-  const children = new Map<number, number[]>();
-  drafts.forEach((draft, item) => children.set(draft.parent, [...(children.get(draft.parent) ?? []), item]));
+  const children = new Map<number, number[]>([[-1, []]]);
+  drafts.forEach((draft, item) => {
+    const siblings = children.get(draft.parent);
+    if (siblings) siblings.push(item);
+    else children.set(draft.parent, [item]);
+  });
   const order: number[] = [];
-  const stack = [...(children.get(-1) ?? [])].reverse();
+  const stack = children.get(-1)!.slice().reverse();
   while (stack.length) {
     const item = stack.pop()!;
     order.push(item);
-    for (const child of [...(children.get(item) ?? [])].reverse()) stack.push(child);
+    const inside = children.get(item) ?? [];
+    for (let at = inside.length - 1; at >= 0; at--) stack.push(inside[at]);
   }
   const now = new Int32Array(drafts.length);
   order.forEach((item, at) => (now[item] = at));

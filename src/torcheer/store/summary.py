@@ -1,0 +1,159 @@
+"""From samples of many tensors to their statistics and histograms, a few array operations for all of them.
+
+Semantics of TorchExplorer: a share of the values, those farthest from the median, is rejected as outliers; the
+others lie in equal bins between the least and the greatest of them. Nothing here loops over values, so an
+infinity or a NaN is counted and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from torcheer.store.schema import COLUMN, STATISTICS
+from torcheer.store.series import Counts, Floats
+
+_EDGE = 0.03  # a value within this share of a bound counts as saturated
+BOUNDS = {"tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0)}
+
+
+@dataclass
+class Samples:
+    """Values of several tensors, one after the other."""
+
+    values: Floats  # of all of them
+    lengths: npt.NDArray[np.int64]  # how many values each has
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @classmethod
+    def of(cls, arrays: Sequence[npt.ArrayLike]) -> Samples:
+        parts = [np.asarray(array, np.float32).ravel() for array in arrays]
+        values = np.concatenate(parts) if parts else np.zeros(0, np.float32)
+        return cls(values, np.array([len(part) for part in parts], np.int64))
+
+
+def summarise(
+    samples: Samples, bins: int, reject: float, bounds: dict[int, tuple[float, float]] | None = None
+) -> tuple[Floats, Counts]:
+    """Statistics [tensors, len(STATISTICS)] and counts [tensors, bins] of samples.
+
+    What only the whole tensor tells (``norm``, ``update``, ``dead``) is left NaN; ``nan`` and ``inf`` are those of
+    the sample. ``bounds``: of a tensor with saturating values, by its place.
+    """
+    num = len(samples)
+    stats = np.full((num, len(STATISTICS)), np.nan, np.float32)
+    counts = np.zeros((num, bins), np.uint16)
+    stats[:, COLUMN["flags"]] = 0
+    ends = np.cumsum(samples.lengths)
+    starts = ends - samples.lengths
+    for places in _of_like_length(samples.lengths):
+        lengths = samples.lengths[places]
+        table = np.full((len(places), int(lengths.max(initial=1))), np.inf, np.float32)
+        for row, place in zip(table, places.tolist(), strict=True):
+            row[: samples.lengths[place]] = samples.values[starts[place] : ends[place]]
+        stats[places], counts[places] = _summarise(table, lengths, bins, reject)
+    for place, (low, high) in (bounds or {}).items():
+        own = samples.values[starts[place] : ends[place]]
+        if len(own):
+            margin = _EDGE * (high - low)
+            share = np.count_nonzero((own <= low + margin) | (own >= high - margin)) / len(own)
+            stats[place, COLUMN["saturated"]] = share
+    return stats, counts
+
+
+def _of_like_length(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Places of tensors whose samples fit into one table without much waste."""
+    classes = np.ceil(np.log2(np.maximum(lengths, 16)) / 2)
+    return [np.flatnonzero((classes == one) & (lengths > 0)) for one in np.unique(classes)]
+
+
+def _summarise(table: Floats, lengths: npt.NDArray[np.int64], bins: int, reject: float) -> tuple[Floats, Counts]:
+    num, width = table.shape
+    stats = np.full((num, len(STATISTICS)), np.nan, np.float32)
+    stats[:, COLUMN["flags"]] = 0
+    real = np.arange(width) < lengths[:, None]
+    stats[:, COLUMN["count"]] = lengths
+    finite = np.isfinite(table)
+    num_finite = np.count_nonzero(finite, axis=1)
+    is_nan = np.isnan(table)
+    num_nan = np.count_nonzero(is_nan, axis=1) if is_nan.any() else np.zeros(num, np.int64)
+    stats[:, COLUMN["nan"]] = num_nan
+    stats[:, COLUMN["inf"]] = lengths - num_finite - num_nan
+    if (num_finite < lengths).any():
+        table[~finite] = np.inf  # to the end, with the padding
+        real = np.arange(width) < num_finite[:, None]
+    table.sort(axis=1)
+    some = num_finite > 0
+    if not some.all():
+        table[~some] = 0
+    _moments(stats, table, real, np.maximum(num_finite, 1))
+    low, high = _bounds(table, np.maximum(num_finite, 1), reject)
+    counts = _histogram(stats, table, real, (low, high), bins)
+    for name in ("mean", "std", "min", "max", "zeros", "low", "high"):
+        stats[~some, COLUMN[name]] = np.nan
+    counts[~some] = 0
+    return stats, counts
+
+
+def _moments(stats: Floats, table: Floats, real: npt.NDArray[np.bool_], num: npt.NDArray[np.int64]) -> None:
+    last = np.take_along_axis(table, num[:, None] - 1, axis=1)[:, 0]
+    stats[:, COLUMN["min"]], stats[:, COLUMN["max"]] = table[:, 0], last
+    whole = bool(real.all())
+    values = table if whole else np.where(real, table, 0)
+    # Sorted, so the greatest in size is at an end. Scaled, so that squares of huge values stay finite.
+    scale = np.maximum(np.abs(table[:, 0]), np.abs(last))
+    scale = np.where(scale > 0, scale, 1).astype(np.float32)[:, None]
+    scaled = values / scale
+    mean = scaled.sum(axis=1, dtype=np.float64) / num
+    off = scaled - mean[:, None].astype(np.float32)
+    if not whole:
+        off *= real
+    stats[:, COLUMN["mean"]] = mean * scale[:, 0]
+    stats[:, COLUMN["std"]] = np.sqrt(np.einsum("ij,ij->i", off, off) / num) * scale[:, 0]
+    stats[:, COLUMN["zeros"]] = np.count_nonzero((table == 0) & real, axis=1) / num
+
+
+def _bounds(table: Floats, num: npt.NDArray[np.int64], reject: float) -> tuple[Floats, Floats]:
+    """Least and greatest of the values that are kept: those nearest to the median, a run of the sorted ones."""
+    kept = np.maximum(num - np.floor(reject * num).astype(np.int64), 1)
+    middle = _pick(table, (num - 1) // 2) * np.float32(0.5) + _pick(table, num // 2) * np.float32(0.5)
+    first = np.arange(int((num - kept).max(initial=0)) + 1)[None, :]
+    possible = first <= (num - kept)[:, None]
+    at = np.minimum(first, table.shape[1] - 1)
+    end = np.minimum(first + kept[:, None] - 1, table.shape[1] - 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        below = middle[:, None] - np.take_along_axis(table, np.broadcast_to(at, possible.shape), axis=1)
+        above = np.take_along_axis(table, end, axis=1) - middle[:, None]
+    reach = np.where(possible, np.maximum(below, above), np.inf)
+    start = np.argmin(reach, axis=1)
+    return _pick(table, start), _pick(table, start + kept - 1)
+
+
+def _pick(table: Floats, at: npt.NDArray[np.int64]) -> Floats:
+    picked: Floats = np.take_along_axis(table, at[:, None], axis=1)[:, 0]
+    return picked
+
+
+def _histogram(
+    stats: Floats, table: Floats, real: npt.NDArray[np.bool_], bounds: tuple[Floats, Floats], bins: int
+) -> Counts:
+    low, high = bounds
+    stats[:, COLUMN["low"]], stats[:, COLUMN["high"]] = low, high
+    inside = (table >= low[:, None]) & (table <= high[:, None]) & real
+    stats[:, COLUMN["below"]] = np.count_nonzero((table < low[:, None]) & real, axis=1)
+    stats[:, COLUMN["above"]] = np.count_nonzero((table > high[:, None]) & real, axis=1)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # Halved, since the distance of two floats may be no float.
+        span = high * np.float32(0.5) - low * np.float32(0.5)
+        scale = np.where(span > 0, bins / (2 * span.astype(np.float64)), 0).astype(np.float32)
+        place = (table - low[:, None]) * scale[:, None]
+    np.clip(place, 0, bins - 1, out=place)
+    place[~inside] = bins
+    index = place.astype(np.int32) + (np.arange(len(table), dtype=np.int32) * (bins + 1))[:, None]
+    found = np.bincount(index.ravel(), minlength=len(table) * (bins + 1)).reshape(len(table), bins + 1)
+    return np.minimum(found[:, :bins], np.iinfo(np.uint16).max).astype(np.uint16)
