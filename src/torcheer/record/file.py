@@ -17,6 +17,7 @@ step, so tensors can be added later, too.
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 from torcheer.errors import NotSavedError, RecordFileError
@@ -24,6 +25,7 @@ from torcheer.record.file_place import unfinished
 from torcheer.record.file_structure import load
 from torcheer.record.file_tensors import FilePayloads, check_shard
 from torcheer.record.file_writer import TensorWriter
+from torcheer.record.interrupts import no_interrupts
 from torcheer.record.model import Record
 from torcheer.record.payload import Payloads, unsaved_of
 
@@ -32,7 +34,9 @@ __all__ = ["FilePayloads", "TensorWriter", "read", "write"]
 
 def write(record: Record, payloads: Payloads, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a recording and return its path. ``overwrite`` replaces a recording, and nothing else."""
-    with TensorWriter(path, overwrite=overwrite) as writer:
+    with ExitStack() as stack:
+        with no_interrupts():
+            writer = stack.enter_context(TensorWriter(path, overwrite=overwrite))
         for name in payloads:
             try:
                 contents = payloads[name]

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from torcheer.errors import RecordFileError
 from torcheer.record.file_structure import why_foreign
+from torcheer.record.interrupts import no_interrupts
 
 if sys.platform != "win32":
     import fcntl
@@ -121,21 +122,32 @@ def remove_abandoned(place: Path) -> None:
             release(descriptor)
 
 
-def write_synced(file: BinaryIO, text: bytes) -> None:
-    file.write(text)
-    file.flush()
-    os.fsync(file.fileno())
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that does not exist yet. Ctrl-C waits until it is closed: between the opening and the ``with``
+    nobody would close it."""
+    with no_interrupts(), open(path, "xb") as file:
+        yield file
+
+
+def write_synced(path: Path, text: bytes) -> None:
+    """Write a file that does not exist yet and have the disk keep it."""
+    with new_file(path) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync(path: Path) -> None:
     """Have the disk keep a file, or the names in a folder, through a loss of power."""
     if os.name == "nt" and path.is_dir():
         return  # Windows cannot open folders
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with no_interrupts():
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def move(folder: Path, place: Path, overwrite: bool) -> None:

@@ -9,7 +9,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -22,6 +22,7 @@ from torcheer.record.file_place import (
     check_place,
     hold,
     move,
+    new_file,
     release,
     remove,
     remove_abandoned,
@@ -61,7 +62,9 @@ class TensorWriter:
     file is written: while ``is_pending(name)``, whoever is about to change it in place puts a copy under the
     same name. ``put`` runs tensor operations, so no mode of the capture may be active when it is called.
 
-    Any error removes what was written.
+    Any error removes what was written. Ctrl-C may come between the making of a writer and the ``with`` or ``try``
+    that looks after it: make it in a block of ``no_interrupts``. (A ``__del__`` would not do: what is raised in one
+    is lost, Ctrl-C included.)
     """
 
     def __init__(
@@ -156,8 +159,7 @@ class TensorWriter:
                 if self._folder == self.path:
                     self._replace_structure(text)
                 else:
-                    with open(self._folder / FILE_NAME, "xb") as structure:
-                        write_synced(structure, text)
+                    write_synced(self._folder / FILE_NAME, text)
                     sync(self._folder)
                     move(self._folder, self.path, self._overwrite)
                 sync(self.path.parent)
@@ -167,7 +169,7 @@ class TensorWriter:
 
     def abort(self) -> None:
         """Remove what was written. Does nothing once the recording is finished."""
-        with self._lock, no_interrupts():
+        with no_interrupts(), self._lock:
             if self._done:
                 return
             self._done = True
@@ -188,11 +190,6 @@ class TensorWriter:
 
     def __enter__(self) -> TensorWriter:
         return self
-
-    def __del__(self) -> None:
-        # Ctrl-C may come before whoever made it can look after it.
-        if "_done" in self.__dict__:
-            self.abort()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -251,7 +248,7 @@ class TensorWriter:
         self._buffered_bytes = 0
         if not blocks:
             return
-        with writing(self.path), self._new_file() as file:
+        with writing(self.path), self._next_file() as file:
             size_bytes = write_shard(file, blocks)
         self._shards.append(Shard(self._new_files[-1].name, size_bytes))
         for block in blocks:
@@ -259,16 +256,19 @@ class TensorWriter:
             self._stored[block.name] = Stored(block.name, len(self._shards) - 1, block.stands_for, checksum)
         self._close_reader()
 
-    def _new_file(self) -> BinaryIO:
+    @contextmanager
+    def _next_file(self) -> Iterator[BinaryIO]:
         """Open the next tensor file. One that exists is never touched: it could be a link to anywhere."""
         number = max((int(shard.file[8:-12]) for shard in self._shards), default=0)
-        while True:
-            number += 1
-            path = self._folder / f"tensors-{number:05}.safetensors"
-            with suppress(FileExistsError):
-                file = open(path, "xb")  # noqa: SIM115 - the caller closes it
-                self._new_files.append(path)
-                return file
+        with ExitStack() as stack:
+            while True:
+                number += 1
+                path = self._folder / f"tensors-{number:05}.safetensors"
+                with suppress(FileExistsError):
+                    file = stack.enter_context(new_file(path))
+                    self._new_files.append(path)
+                    break
+            yield file
 
     def _close_reader(self) -> None:
         if self._reader is not None:
@@ -291,8 +291,7 @@ class TensorWriter:
     def _replace_structure(self, text: bytes) -> None:
         part = self._folder / f".{uuid4().hex[:8]}.part"
         self._new_files.append(part)
-        with open(part, "xb") as structure:
-            write_synced(structure, text)
+        write_synced(part, text)
         os.replace(part, self._folder / FILE_NAME)
         self._done = True  # nothing may be taken back from here on
         for name in self._dropped:
