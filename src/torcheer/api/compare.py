@@ -24,6 +24,7 @@ def autodiff(
     param_map: ParamMap | None = None,
     loss_fn: Any = None,
     optimizers: Any = None,
+    steps: int | None = None,
     show: bool = True,
 ) -> AutodiffReport:
     """Run two models forward, backward and through a training step on one input, and report what differs.
@@ -39,6 +40,7 @@ def autodiff(
     loss_fn: from a model's output to its loss, or one such function per model; without one, every output gets the
         same random gradient.
     optimizers: one per model, for the training steps; without them, plain gradient descent.
+    steps: training steps; the same as ``options={"steps": …}``.
     show: print the report, as PPAutoDiff does. It is returned in any case, and true when nothing differs.
 
     Both models are left as they were.
@@ -47,6 +49,7 @@ def autodiff(
     from torcheer.diff.autodiff import autodiff as run
     from torcheer.diff.layer_map import known_of, map_layers
 
+    options = {**(options or {}), **({} if steps is None else {"steps": steps})}
     given = (None, None) if optimizers is None else tuple(optimizers)
     losses = tuple(loss_fn) if isinstance(loss_fn, (tuple, list)) else (loss_fn, loss_fn)
     side_a = side_of(model_a, inp, loss=losses[0], optimizer=given[0])

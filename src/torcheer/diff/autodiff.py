@@ -53,8 +53,8 @@ class StepDifference:
     net_ids: tuple[int, int]  # positions of the modules in their models
     types: tuple[str, str]  # their classes
     addresses: tuple[str, str]
-    distance: Distance | None  # None: the shapes differ
-    heads: tuple[str, str]  # the tensors, abbreviated
+    distance: Distance | None  # None: the shapes differ, or one side has none
+    heads: tuple[str, str]  # the tensors, abbreviated; "none" where there is none
     stacks: tuple[Stack, Stack]  # calls, outermost first
     blamed: tuple[str, str] = ("", "")  # addresses of the layers the difference comes from
     why: str = ""  # what tells so
@@ -255,11 +255,15 @@ def _as_difference(seen: Seen | None, stage: str, step: int) -> StepDifference |
     if seen is None:
         return None
     pair, (a, b) = seen.pair, seen.arrays
-    heads = (np.array2string(a, threshold=8, edgeitems=2), np.array2string(b, threshold=8, edgeitems=2))
+    heads = _head(a), _head(b)
     stacks = (stack_of(pair.run_a.record, pair.call_a), stack_of(pair.run_b.record, pair.call_b))
     return StepDifference(
         stage, step, pair.net_ids, pair.types, pair.addresses, seen.distance, heads, stacks, seen.blamed, seen.why
     )
+
+
+def _head(array: Array | None) -> str:
+    return "none" if array is None else np.array2string(array, threshold=8, edgeitems=2)
 
 
 def _equal_grads(report: AutodiffReport) -> dict[str, bool]:

@@ -21,8 +21,8 @@ class Seen(NamedTuple):
     """The first pair of calls whose tensors differ, and who is to blame."""
 
     pair: StepPair
-    arrays: Arrays
-    distance: Distance | None  # None: the shapes differ
+    arrays: tuple[Array | None, Array | None]  # None: one side has none
+    distance: Distance | None  # None: the shapes differ, or one side has none
     blamed: tuple[str, str]  # addresses of the layers
     why: str
 
@@ -65,6 +65,11 @@ def first_in_backward(pairs: Sequence[StepPair], tolerance: Tolerance, equal_gra
         if pair.call_a.parent is None:
             continue
         agrees = equal_grads.get(pair.addresses[0])
+        alone = pair.one_sided() if agrees is False else None
+        if alone is not None:
+            returned = f"what {_name(pair.addresses[0])} returns"
+            why = f"only one side has a gradient of {returned}: the code after its call differs"
+            return Seen(pair, alone, None, _around(pair, None), why)
         found = _differing(pair.inputs("backward"), tolerance)
         if agrees is False and found is None:
             outputs = pair.tensors("backward")

@@ -36,6 +36,14 @@ class StepPair:
         """The tensors they were given, or the gradients of these."""
         return self._both(self.call_a.inputs, self.call_b.inputs, stage)
 
+    def one_sided(self) -> tuple[Array | None, Array | None] | None:
+        """The gradient of an output that one side has and the other has not."""
+        for item_a, item_b in zip(self.call_a.outputs, self.call_b.outputs, strict=False):
+            a, b = _contents(self.run_a, item_a, "backward"), _contents(self.run_b, item_b, "backward")
+            if (a is None) != (b is None):
+                return a, b
+        return None
+
     def outputs_of_a(self) -> list[Array]:
         """What A's call returned."""
         found = (_contents(self.run_a, item, "forward") for item in self.call_a.outputs)

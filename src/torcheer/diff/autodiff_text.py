@@ -36,6 +36,12 @@ def describe(report: AutodiffReport) -> str:
     return "\n".join(lines)
 
 
+def _apart(first: StepDifference) -> str:
+    if first.distance is not None:
+        return str(first.distance)
+    return "Only one side has such a tensor" if "none" in first.heads else "The shapes differ"
+
+
 def _layer(address: str) -> str:
     return f"`{address}`" if address else "the model's own code"
 
@@ -49,7 +55,7 @@ def _describe_first(first: StepDifference, report: AutodiffReport) -> list[str]:
         "",
         f"Not equal to tolerance {report.tolerance}",
         "",
-        str(first.distance) if first.distance is not None else "The shapes differ",
+        _apart(first),
         f" x: {first.heads[0]}",
         f" y: {first.heads[1]}",
         "",

@@ -62,8 +62,10 @@ def known_of(side: Side, *, can_run: bool = True) -> Known:
     """What a side tells of its model. It is run only if the order of calls has to decide."""
 
     def called() -> list[str]:
-        record = side.record_forward().record
-        side.restore()
+        try:
+            record = side.record_forward().record
+        finally:
+            side.restore()
         return list(dict.fromkeys(record.modules[call.module].address for call in record.calls))
 
     return Known(side.framework, side.leaves(), side.weights(), called if can_run else None)

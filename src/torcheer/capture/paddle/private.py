@@ -35,7 +35,18 @@ METHODS = {
     "detach": "detach",
     "contiguous": "contiguous",
     "copy_": "copy_",
+    "detach_": "detach_",
+    **{name: name for name in ("indices", "crows", "cols", "to_sparse_csr")},  # of sparse tensors
 }
+# Methods that give the same tensor as another Python object: memory, contents and place in the graph are one.
+ALIASING = ("_tensor_use_gpudnn",)
+
+# Functions of the engine that an op's name is found for here.
+FUNCTIONS = {"run_partial_grad": "paddle.grad", "sparse_coo_tensor": "paddle.sparse.sparse_coo_tensor",
+             "sparse_csr_tensor": "paddle.sparse.sparse_csr_tensor"}  # fmt: skip
+LEAF_NODE = "GradNodeAccumulation"  # the node of a tensor that no op made
+# What an operator of Paddle's raises, by the kind of its error: "external" and "unimplemented" come as OSError.
+PADDLE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, OSError)
 
 _detach = vars(Tensor)["detach"]
 _clone = vars(Tensor)["clone"]
@@ -43,18 +54,27 @@ apply_function = core.eager.PyLayer.__dict__["apply"]
 
 
 def operators() -> dict[int, tuple[str, BuiltinFunctionType]]:
-    """Every operator by its ``id()``, with its name."""
+    """Every operator by its ``id()``, with its full name."""
     return {
-        id(function): (name, function)
+        id(function): (f"paddle._C_ops.{name}", function)
         for space in OPERATOR_SPACES
         for name, function in vars(space).items()
         if type(function) is BuiltinFunctionType
+    } | {
+        id(function): (full_name, function)
+        for name, full_name in FUNCTIONS.items()
+        if (function := vars(core.eager).get(name)) is not None
     }
 
 
 def methods() -> dict[str, Any]:
     """The C methods of the tensor class that this Paddle has, by attribute."""
     return {name: vars(Tensor)[name] for name in METHODS if name in vars(Tensor)}
+
+
+def aliasing_methods() -> dict[str, Any]:
+    """The C methods that give another object for the same tensor, by attribute."""
+    return {name: vars(Tensor)[name] for name in ALIASING if name in vars(Tensor)}
 
 
 def base_address(tensor: Any) -> int:
@@ -71,7 +91,7 @@ def element_offset(tensor: Any) -> int:
 
 
 def copied(tensor: Any) -> Any:
-    """A copy of a tensor outside every graph. Raises ``RuntimeError`` or ``ValueError`` where it has no contents."""
+    """A copy of a tensor outside every graph. Raises one of ``PADDLE_ERRORS`` where it cannot be had."""
     return _clone(_detach(tensor))
 
 

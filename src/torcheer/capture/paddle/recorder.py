@@ -17,7 +17,7 @@ from torcheer.capture.asked import OpPreview
 from torcheer.capture.paddle.gradients import Gradients
 from torcheer.capture.paddle.private import Tensor, has_contents
 from torcheer.capture.paddle.structure import Structure
-from torcheer.capture.paddle.tensors import Tensors, is_tensor, keep
+from torcheer.capture.paddle.tensors import Tensors, grad_function_of, is_tensor, keep
 from torcheer.capture.sites import Sites
 from torcheer.record.dataflow import Dataflow, Maker, edges
 from torcheer.record.layers import assign_layers
@@ -155,7 +155,7 @@ class Recorder:
             value = self.tensors.made(tensor, Maker(op.index, None), [argument for _, argument in found])
             items.append(Item(path, value.index))
             value.requires_grad = not tensor.stop_gradient
-            value.grad_function = None if tensor.grad_fn is None else tensor.grad_fn.name()
+            value.grad_function = grad_function_of(tensor)
             self._keep(op, value.index, tensor)
             self.gradients.watch(tensor, value.index)
         op.outputs = tuple(items)

@@ -19,7 +19,7 @@ from typing import Any
 
 import paddle
 
-from torcheer.capture.paddle.private import METHODS, Tensor, apply_function, methods, operators
+from torcheer.capture.paddle.private import METHODS, Tensor, aliasing_methods, apply_function, methods, operators
 from torcheer.capture.paddle.recorder import Function, Recorder
 
 _local = threading.local()
@@ -79,7 +79,7 @@ def _present() -> Recorder | None:
 def _install(undo: ExitStack, model: Any) -> None:
     if not _replacements:
         for number, (name, function) in operators().items():
-            _replacements[number] = _seen(describe(f"paddle._C_ops.{name}"), function)
+            _replacements[number] = _seen(describe(name), function)
     for namespace in _namespaces(model):
         found = {
             name: _replacements[id(value)]
@@ -91,6 +91,8 @@ def _install(undo: ExitStack, model: Any) -> None:
             namespace.update(found)
     for attribute, method in methods().items():
         _replace(undo, Tensor, attribute, _seen(describe(f"paddle.Tensor.{METHODS[attribute]}"), method))
+    for attribute, method in aliasing_methods().items():
+        _replace(undo, Tensor, attribute, _seen_alias(method))
     _replace(undo, paddle.nn.Layer, "__call__", _seen_call)
     _replace(undo, paddle.autograd.PyLayer, "apply", classmethod(_seen_apply))
 
@@ -129,6 +131,18 @@ def _seen(description: Function, function: Callable[..., Any]) -> Callable[..., 
         if recorder is None or recorder.is_paused:
             return function(*args, **kwargs)
         return recorder.operation(description, function, args, kwargs, sys._getframe(1))
+
+    return seen
+
+
+def _seen_alias(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def seen(tensor: Any, *args: Any) -> Any:
+        out = method(tensor, *args)
+        recorder = _present()
+        if recorder is not None and not recorder.is_paused:
+            recorder.tensors.alias(out, tensor)
+        return out
 
     return seen
 

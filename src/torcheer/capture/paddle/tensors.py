@@ -11,7 +11,15 @@ import weakref
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from torcheer.capture.paddle.private import Tensor, base_address, copied, element_offset, has_contents
+from torcheer.capture.paddle.private import (
+    LEAF_NODE,
+    PADDLE_ERRORS,
+    Tensor,
+    base_address,
+    copied,
+    element_offset,
+    has_contents,
+)
 from torcheer.errors import NotSavedError
 from torcheer.record.dataflow import Dataflow, Layout, Maker
 from torcheer.record.model import Value
@@ -68,10 +76,14 @@ class Tensors:
         origin = self.origins.get(id(tensor), Origin("constant", None))
         value, layout = self._described(tensor, origin.kind, address)
         value.param = origin.param
-        if origin.param is None and tensor.grad_fn is not None:
-            self.unseen_makers[tensor.grad_fn.name()] = None
+        if origin.param is None and value.grad_function is not None:
+            self.unseen_makers[value.grad_function] = None
         self.flow.arrive(number, value, layout)
         return number
+
+    def alias(self, other: Any, tensor: Any) -> None:
+        """Take note that another Python object stands for the same tensor."""
+        self._known[id(other)] = (weakref.ref(other), self.number_of(tensor))
 
     def value_of(self, tensor: Any) -> int:
         """The present value of a tensor."""
@@ -108,7 +120,6 @@ class Tensors:
         item_bytes = int(tensor.element_size()) if has_contents(tensor) else 0
         offset = element_offset(tensor) if stride is not None else 0
         size_bytes = int(tensor.size) * item_bytes if is_dense and has_contents(tensor) else None
-        node = tensor.grad_fn if is_dense else None
         value = Value(
             -1,
             kind,
@@ -123,7 +134,7 @@ class Tensors:
             0,
             size_bytes,
             requires_grad=not tensor.stop_gradient,
-            grad_function=None if node is None else node.name(),
+            grad_function=grad_function_of(tensor) if is_dense else None,
         )
         return value, (shape, stride, offset, item_bytes) if address and item_bytes else None
 
@@ -131,6 +142,13 @@ class Tensors:
 def is_tensor(value: Any) -> bool:
     """Is this one of Paddle's tensors?"""
     return isinstance(value, Tensor)
+
+
+def grad_function_of(tensor: Any) -> str | None:
+    """``MatmulGradNode``: the autograd node of a tensor that an op made."""
+    node = tensor.grad_fn
+    name = None if node is None else str(node.name())
+    return None if name == LEAF_NODE else name
 
 
 def dtype_name(tensor: Any) -> str:
@@ -150,9 +168,13 @@ def keep(store: Any, name: str, tensor: Any) -> None:
     if not has_contents(tensor):
         store.skip(name, "it is a tensor without memory")
         return
+    if not tensor.is_dense():
+        # Paddle 3.3.1 raises on a copy of a sparse tensor, and ends the process when asked for it as an array.
+        store.skip(name, f"it is {_layout_name(tensor)}, which Paddle does not copy; have its values() or to_dense()")
+        return
     try:
         store.put(name, copied(tensor))
-    except (RuntimeError, ValueError, NotImplementedError) as error:
+    except PADDLE_ERRORS as error:
         store.skip(name, f"Paddle could not copy it ({str(error).strip().splitlines()[-1]})")
 
 
