@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torcheer.api.compare import autodiff, copy_weights, register_layer_pair
     from torcheer.api.explore import explore
     from torcheer.api.history import load, log_forward_pass, validate
+    from torcheer.api.model_summary import ModelSummary, equal_weights, mark, mark_all, unmark
     from torcheer.api.profile import InspectorGadgets, profile, summary
     from torcheer.api.watch import attach, setup, watch
     from torcheer.errors import TorcheerError
@@ -27,18 +28,23 @@ __version__ = "0.1.0"
 __all__ = [
     "InspectorGadgets",
     "ModelHistory",
+    "ModelSummary",
     "TorcheerError",
     "__version__",
     "attach",
     "autodiff",
     "copy_weights",
+    "equal_weights",
     "explore",
     "load",
     "log_forward_pass",
+    "mark",
+    "mark_all",
     "profile",
     "register_layer_pair",
     "setup",
     "summary",
+    "unmark",
     "validate",
     "watch",
 ]
@@ -46,17 +52,22 @@ __all__ = [
 _HOMES = {
     "InspectorGadgets": "torcheer.api.profile",
     "ModelHistory": "torcheer.history",
+    "ModelSummary": "torcheer.api.model_summary",
     "TorcheerError": "torcheer.errors",
     "attach": "torcheer.api.watch",
     "autodiff": "torcheer.api.compare",
     "copy_weights": "torcheer.api.compare",
+    "equal_weights": "torcheer.api.model_summary",
     "explore": "torcheer.api.explore",
     "load": "torcheer.api.history",
     "log_forward_pass": "torcheer.api.history",
+    "mark": "torcheer.api.model_summary",
+    "mark_all": "torcheer.api.model_summary",
     "profile": "torcheer.api.profile",
     "summary": "torcheer.api.profile",
     "register_layer_pair": "torcheer.api.compare",
     "setup": "torcheer.api.watch",
+    "unmark": "torcheer.api.model_summary",
     "validate": "torcheer.api.history",
     "watch": "torcheer.api.watch",
 }

@@ -6,6 +6,7 @@ A view imports the type it draws, so a report cannot import its own view. A resu
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +15,7 @@ VIEWS = {
     "profile": "torcheer.views.profile",
     "comparison": "torcheer.views.comparison",
     "watch": "torcheer.views.watch",
+    "leaves": "torcheer.views.leaves",
 }
 PAGE = "torcheer.views.page"
 PICTURE = "torcheer.views.picture"
@@ -46,3 +48,29 @@ def notebook_picture(history: Any) -> str:
     """Return the picture that a notebook shows of a history, as HTML."""
     drawn: str = import_module(PICTURE).notebook(history)
     return drawn
+
+
+class Tables:
+    """What a result has whose view draws it as tables: text, colour in a terminal, HTML in a notebook, JSON."""
+
+    __slots__ = ()
+    view = "leaves"  # kind of the view
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything in it as plain data."""
+        return data(self.view, self)
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return everything in it as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def print(self, **options: Any) -> None:
+        """Print its tables, with colour where the terminal has it; the options are the view's."""
+        import_module(VIEWS[self.view]).print_tables(self.to_dict(), **options)
+
+    def __str__(self) -> str:
+        return text(self.view, self)
+
+    def _repr_html_(self) -> str:
+        html_text: str = import_module(VIEWS[self.view]).to_html(self.to_dict())
+        return html_text

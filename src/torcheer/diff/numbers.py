@@ -61,7 +61,7 @@ def distance(a: Array, b: Array, tolerance: Tolerance) -> Distance:
             apart = np.abs(np.subtract(a, b, dtype=wide))
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             apart = np.where(same, 0.0, apart)
-            differs = ~(apart <= tolerance.atol + tolerance.rtol * np.abs(b))
+            differs = ~(same | (apart <= tolerance.atol + tolerance.rtol * np.abs(b)))
     if tolerance.by_mean:
         mean_a, mean_b = (float(np.abs(x.mean(dtype=np.complex128))) for x in (a - b, b))
         differs = np.broadcast_to(not mean_a <= tolerance.atol + tolerance.rtol * mean_b, differs.shape)

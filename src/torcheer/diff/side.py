@@ -53,7 +53,14 @@ class Side(Protocol):
         """Write these params and buffers, and leave the others as they are. Shapes fit."""
 
     def record_forward(self) -> Recording:
-        """Run the model and record it, with the contents of all its tensors, parameters included."""
+        """Run the model and record it, with the contents of all its tensors, parameters included.
+
+        It draws the random numbers that were next when the side was made: so do two sides made one after the other.
+        """
+
+    @property
+    def output(self) -> Any:
+        """What the model returned in the last forward, as the framework has it."""
 
     def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
         """Run one layer by itself on these positional inputs; return the tensors it returns."""

@@ -64,6 +64,11 @@ class PaddleSide:
                 record.saved.setdefault(value.index, name)
         return Recording(record, session.payloads)
 
+    @property
+    def output(self) -> Any:
+        """What the last forward returned."""
+        return None if self.session is None else self.session.output
+
     def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
         """Run one layer by itself."""
         layer = next(layer for name, layer in _layers(self.model) if name == address)

@@ -8,7 +8,7 @@ import paddle
 
 from torcheer.capture.paddle.private import has_contents
 from torcheer.capture.paddle.tensors import Origin, device_name, dtype_name
-from torcheer.record.model import Module, Param
+from torcheer.record.model import Module, Param, Record, Run
 
 _PLAIN = (bool, int, float, str, type(None))
 # What every layer has and nobody asked for.
@@ -94,6 +94,14 @@ class Structure:
             )
         )
         return index
+
+
+def structure_record(model: Any) -> Record:
+    """A record of the model as it stands: layers and tensors, nothing run."""
+    version = str(paddle.version.full_version)
+    run = Run(type(model).__name__, framework="paddle", framework_version=version, measured=("structure",))
+    structure = Structure(model)
+    return Record(run, modules=structure.modules, params=structure.params)
 
 
 def _described(layer: Any, address: str, parent: int | None) -> Module:

@@ -9,7 +9,7 @@ import torch
 
 from torcheer.capture.torch.fine import FineSession, own_tensors
 from torcheer.capture.torch.inputs import Inputs
-from torcheer.capture.torch.state import RunState
+from torcheer.capture.torch.state import RunState, set_host_random_state, set_random_state
 from torcheer.capture.torch.structure import snapshot
 from torcheer.capture.torch.tape import named_tensors
 from torcheer.diff.arrays import Array, as_array
@@ -60,9 +60,16 @@ class TorchSide:
     def record_forward(self) -> Recording:
         """Run the model and record it."""
         self.model.zero_grad(set_to_none=True)
+        set_random_state(self._state.random)
+        set_host_random_state(self._state.host_random)
         self.session = FineSession(self.model, self.inputs)
         self.session.run()
         return Recording(self.session.record(), self.session.payloads)
+
+    @property
+    def output(self) -> Any:
+        """What the last forward returned."""
+        return None if self.session is None else self.session.output
 
     def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
         """Run one module by itself."""
