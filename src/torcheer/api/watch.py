@@ -116,7 +116,7 @@ def attach(tensor: T, parent_module: Any, name: str) -> T:
     Returns the very tensor it was given. Does nothing where the module is not watched, or the step is not logged.
     """
     watching = sys.modules.get("torcheer.watching.watch")  # without it nothing is watched
-    if watching is not None:
+    if watching is not None and not watching.is_compiling():
         for one in watching.all_watches():
             if one.attach(tensor, parent_module, name):
                 break

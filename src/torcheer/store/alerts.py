@@ -144,8 +144,8 @@ class Rules:
     def _shares(self, table: _Table, stats: Floats) -> Iterator[Finding]:
         limit = self.thresholds
         rules = (
-            ("dead", limit.dead, 1, "of its units are 0 for the whole batch"),
-            ("saturated", limit.saturated, limit.patience, "of its values are at a bound, where no gradient flows"),
+            ("dead", limit.dead, 1, "of its units are 0 for the whole batch."),
+            ("saturated", limit.saturated, limit.patience, "of its values are at a bound, where no gradient flows."),
             ("update", limit.update, limit.patience, "of its size is changed by each optimizer step: is the "
              "learning rate too large?"),
         )  # fmt: skip
@@ -156,7 +156,7 @@ class Rules:
                 ids, values = table.ids[known], share[known]
                 for place in self._begins(rule, ids, values >= threshold, patience):
                     one = table.series[int(np.flatnonzero(known)[place])]
-                    yield Finding(rule, one.id, f"{one.name}: {values[place]:.0%} {text}.")
+                    yield Finding(rule, one.id, f"{one.name}: {values[place]:.0%} {text}")
 
     def _unused(self, table: _Table) -> Iterator[Finding]:
         if not table.is_param.any() or not table.is_param_grad.any():

@@ -150,8 +150,11 @@ def _histogram(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # Halved, since the distance of two floats may be no float.
         span = high * np.float32(0.5) - low * np.float32(0.5)
-        scale = np.where(span > 0, bins / (2 * span.astype(np.float64)), 0).astype(np.float32)
-        place = (table - low[:, None]) * scale[:, None]
+        scale = np.where(span > 0, bins / (2 * span.astype(np.float64)), 0)
+        place = (table - low[:, None]) * scale.astype(np.float32)[:, None]
+        tiny = scale > np.finfo(np.float32).max
+        if tiny.any():
+            place[tiny] = (table[tiny].astype(np.float64) - low[tiny, None]) * scale[tiny, None]
     np.clip(place, 0, bins - 1, out=place)
     place[~inside] = bins
     index = place.astype(np.int32) + (np.arange(len(table), dtype=np.int32) * (bins + 1))[:, None]

@@ -120,7 +120,7 @@ class LoggedForward:
         return known
 
     def _judge(self, place: ModulePlace, row: Row, tensor: Tensor) -> None:
-        row.saturating = place.saturating
+        row.saturating = row.saturating or place.saturating  # a module around it returns the same tensor
         if place.counts_dead and self._count_dead and row.dead is None and tensor.dim() > 1:
             values = tensor.detach()
             unit = 1 if tensor.dim() > 3 else tensor.dim() - 1

@@ -72,6 +72,11 @@ class OfParameters:
         for parameter, series in wanted.values():
             self._handles.append(parameter.register_post_accumulate_grad_hook(self._hook(series)))
 
+    def take_present(self) -> None:
+        """Take what is there: this was started in the middle of a backward pass."""
+        for parameter, series in self._hooked.values():
+            self._hook(series)(parameter)
+
     def _hook(self, series: list[int]) -> Callable[[Tensor], None]:
         take = self._sampler.row
 

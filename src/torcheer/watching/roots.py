@@ -11,14 +11,49 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 
-from torcheer.capture.torch.private import plain_module_call, replace_module_call, step_over_for_dynamo
+from torcheer.capture.torch.private import (
+    plain_module_call,
+    replace_module_call,
+    step_over_for_dynamo,
+    swap_compiling,
+)
 
 Module = torch.nn.Module
-Forward = Callable[[Callable[[], Any], Module, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Call:
+    """The plain call of a watched model, ready to be made."""
+
+    __slots__ = ("_compiler", "_run")
+
+    def __init__(self, run: Callable[[], Any], compiler: Any) -> None:
+        self._run, self._compiler = run, compiler
+
+    @property
+    def is_compiled(self) -> bool:
+        """Does Dynamo compile what it runs?"""
+        return bool(self._compiler)
+
+    def plain(self) -> Call:
+        """The same call, not compiled."""
+        return Call(self._run, None)
+
+    def __call__(self) -> Any:
+        if self._compiler is None:
+            return self._run()
+        swap_compiling(self._compiler)
+        try:
+            return self._run()
+        finally:
+            swap_compiling(None)
+
+
+Forward = Callable[[Call, Module, tuple[Any, ...], dict[str, Any]], Any]
 
 _lock = threading.Lock()
 _watched: dict[int, Forward] = {}  # id of a watched model → what runs its calls
@@ -70,10 +105,16 @@ def _replacement(kind: Any) -> Callable[..., Any]:
         return super(kind, model).__call__(*args, **kwargs)
 
     def __call__(self: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes the place of that method
+        if torch.compiler.is_compiling():
+            return plain(self, args, kwargs)
         forward = _watched.get(id(self))
         if forward is None:
             return plain(self, args, kwargs)
-        return forward(lambda: plain(self, args, kwargs), self, args, kwargs)
+        compiler = swap_compiling(None)  # what watches is not to be compiled
+        try:
+            return forward(Call(partial(plain, self, args, kwargs), compiler), self, args, kwargs)
+        finally:
+            swap_compiling(compiler)
 
     step_over_for_dynamo(__call__)
     step_over_for_dynamo(plain)

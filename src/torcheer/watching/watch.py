@@ -234,6 +234,11 @@ def all_watches() -> list[Watch]:
     return list(_alive.values())
 
 
+def is_compiling() -> bool:
+    """Is this being traced for a compiled model? Then nothing may be looked at."""
+    return torch.compiler.is_compiling()
+
+
 def _number(name: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if value.numel() != 1:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 
 from torcheer.capture.torch.modules import is_recording
-from torcheer.capture.torch.private import compiles_what_it_calls, is_compiled, original_of
+from torcheer.capture.torch.private import is_compiled, original_of, without_compiled_calls
 from torcheer.watching import roots
 from torcheer.watching.forward import LoggedForward
 from torcheer.watching.gradients import OfParameters
@@ -50,6 +49,8 @@ class Watcher(LoopListener):
         self.open: LoggedStep | None = None
         self.forward: LoggedForward | None = None
         self.num_logged = 0
+        self._has_seen_forward = False
+        self._clock: int | None = None  # parameter whose gradient begins a step where no forward is seen
         self._num_eval, self._last_was_eval = 0, False
         self._sentinels: list[Any] = []
         self._stepped: set[int] = set()  # parameters that optimizers have stepped in the open step
@@ -64,12 +65,12 @@ class Watcher(LoopListener):
 
     # -- forwards ------------------------------------------------------------------------------------
 
-    def _called(self, call: Callable[[], Any], model: Module, args: Any, kwargs: Any) -> Any:
+    def _called(self, call: roots.Call, model: Module, args: Any, kwargs: Any) -> Any:
         if is_recording() or self.forward is not None or os.getpid() != self._pid:
             return call()  # somebody else's capture; a model that calls itself; a forked process
         if not (model.training and torch.is_grad_enabled()):
             return self._evaluate(call, model, args, kwargs)
-        self._last_was_eval = False
+        self._last_was_eval, self._has_seen_forward = False, True
         if self.saw_backward:
             self.begin_step()
         out = call() if self.open is None else self._log_forward(self.open, call, model, args, kwargs)
@@ -112,21 +113,22 @@ class Watcher(LoopListener):
                 series.append(places.of_param("param_grad", module, name, parameter))
             self._gradients.start(step, of_param)
 
-    def _log_forward(self, step: LoggedStep, call: Callable[[], Any], model: Module, args: Any, kwargs: Any) -> Any:
+    def _log_forward(self, step: LoggedStep, call: roots.Call, model: Module, args: Any, kwargs: Any) -> Any:
         mode = "train" if step.lane.endswith("train") else "eval"
         places = self._places_of(mode, model)
         places.begin_forward()
         root = places.modules[id(original_of(model))]
         count_dead = self.num_logged % _DEAD_EVERY == 0
         forward = LoggedForward(model, step, places, self._sampler, self.options.log, count_dead)
-        inside = compiles_what_it_calls() or places.is_compiled or is_compiled(model) or original_of(model) is not model
+        compiled = call.is_compiled or places.is_compiled or is_compiled(model) or original_of(model) is not model
         self.forward = forward
         try:
             with ExitStack() as stack:
-                if inside and self.options.compiled == "eager":
+                if compiled and self.options.compiled == "eager":
                     stack.enter_context(torch.compiler.set_stance("force_eager"))
-                    inside = False
-                if inside:
+                    stack.enter_context(without_compiled_calls(model))
+                    call, compiled = call.plain(), False
+                if compiled:
                     self._sink.note_once(self.step, "compiled", _COMPILED)
                     out = forward.run(root, call, args, kwargs)
                 else:
@@ -137,7 +139,7 @@ class Watcher(LoopListener):
         self._sink.saw_calls(self, forward, model)
         return out
 
-    def _evaluate(self, call: Callable[[], Any], model: Module, args: Any, kwargs: Any) -> Any:
+    def _evaluate(self, call: roots.Call, model: Module, args: Any, kwargs: Any) -> Any:
         is_first, self._last_was_eval = not self._last_was_eval, True
         is_due = is_first or self._num_eval % self.options.log_freq == 0
         self._num_eval += 1
@@ -173,8 +175,19 @@ class Watcher(LoopListener):
         for parameter in dict.fromkeys((*trained[:1], *trained[-1:])):
             self._sentinels.append(parameter.register_post_accumulate_grad_hook(self._parameter_came))
 
-    def _parameter_came(self, _: Tensor) -> None:
+    def _parameter_came(self, parameter: Tensor) -> None:
+        if not self._has_seen_forward and os.getpid() == self._pid:
+            self._begin_in_backward(parameter)
         self.saw_backward = True
+
+    def _begin_in_backward(self, parameter: Tensor) -> None:
+        """A backward pass of a forward that was not seen: parameters and their gradients can be logged all the same."""
+        if self._clock is None:
+            self._clock = id(parameter)
+            self._sink.note_once(self.step + 1, "forward-not-seen", _NOT_SEEN)
+        if self._clock == id(parameter):
+            self.begin_step()
+            self._gradients.take_present()
 
     # -- the end of a step ---------------------------------------------------------------------------
 
@@ -257,6 +270,13 @@ class Watcher(LoopListener):
 _COMPILED = (
     "The model is compiled, so only its own inputs and outputs are seen, and its parameters. To see inside, at the "
     'cost of running logged steps without the compiled code: tl.watch(…, compiled="eager").'
+)
+
+
+_NOT_SEEN = (
+    "The model is trained without a call of it that could be seen, so only its parameters and their gradients are "
+    "logged. Give tl.watch the compiled model where it was compiled before, and call model(x) instead of "
+    "model.forward(x)."
 )
 
 

@@ -298,9 +298,23 @@ def replace_module_call(replacement: Callable[..., Any]) -> None:
     torch.nn.Module._call_impl = replacement  # type: ignore[method-assign]
 
 
-def compiles_what_it_calls() -> bool:
-    """Does Dynamo compile the functions that are called now? Fallback: False; the inside of compiled code is unseen."""
-    return bool(torch._C._dynamo.eval_frame.get_eval_frame_callback())
+# Has Dynamo look at the functions called from now on with the callback it is given; None: at none. Returns the one
+# before. The builtin itself, since a function around it would be looked at.
+swap_compiling: Callable[[Any], Any] = torch._C._dynamo.eval_frame.set_eval_frame
+
+
+@contextmanager
+def without_compiled_calls(model: torch.nn.Module) -> Iterator[None]:
+    """Within the block, modules that ``module.compile()`` has compiled run as if it had not been called."""
+    compiled = [one for one in model.modules() if is_compiled(one)]
+    calls = [one._compiled_call_impl for one in compiled]
+    for one in compiled:
+        one._compiled_call_impl = None
+    try:
+        yield
+    finally:
+        for one, call in zip(compiled, calls, strict=True):
+            one._compiled_call_impl = call
 
 
 def is_compiled(module: torch.nn.Module) -> bool:
