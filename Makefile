@@ -25,6 +25,7 @@ demo: page ## Record a small model and show what the record tells
 	$(BIN)/python examples/demo.py
 
 test: page ## Run all tests
+	@$(BIN)/python tools/get_chromium.py
 	$(BIN)/python -m pytest $(TESTS)
 
 test-unit: page ## Run the tests that need no torch: seconds

@@ -234,8 +234,8 @@ class ModelHistory:
         rolled: draw a loop and a row of equal blocks once, with their number, instead of every operation.
         depth: how many levels of modules to open; None opens all.
         direction: ``"down"`` or ``"right"``.
-        colour_by: ``"kind"`` (inputs, outputs, params, buffers), or a share: ``"time"``, ``"backward"`` (time),
-            ``"memory"``, ``"params"``.
+        colour_by: ``"kind"`` (inputs, outputs, params, buffers), a share: ``"time"``, ``"backward"`` (time),
+            ``"memory"``, ``"flops"``, ``"params"``; ``"nan"`` (NaN and Inf); or ``"gradient"`` (norms).
         gradients: also draw the gradients that recorded backward passes saw, as dotted lines back.
         level: ``"function"``, or ``"aten"`` to draw the ATen calls inside the operations.
         theme: ``"light"`` or ``"dark"``.

@@ -17,7 +17,7 @@ from torcheer.history.arguments import readable
 from torcheer.history.frames import shown_path, source
 from torcheer.history.structure import Structure
 from torcheer.record.model import Edge, Frame, Item, Op, Record
-from torcheer.views.statistics import statistics_of
+from torcheer.views.figures import figures_of, nothing
 
 SCHEMA = "torcheer.history/1"
 LONGEST_ARGUMENTS = 200  # characters: longer ones are cut
@@ -25,10 +25,10 @@ Table = dict[str, Any]
 Row = TypeVar("Row")
 
 
-def build(history: ModelHistory, statistics: bool = False) -> dict[str, Any]:
+def build(history: ModelHistory, figures: bool = False) -> dict[str, Any]:
     """Return what there is to show of a run.
 
-    statistics: also read every saved tensor for its mean, extremes and counts of NaN, Inf and zero.
+    figures: also read every kept tensor for its statistics, and count FLOPs.
     """
     record, structure = history.record, history.structure
     functions, types, frames = _Pool[tuple[str, str]](), _Pool[tuple[Any, ...]](), _Pool[Frame]()
@@ -51,7 +51,7 @@ def build(history: ModelHistory, statistics: bool = False) -> dict[str, Any]:
             value=lambda gradient: _index(gradient.value),
             param=lambda gradient: _index(gradient.param),
         ),
-        "statistics": statistics_of(history) if statistics else _table(()),
+        **(figures_of(history) if figures else nothing()),
         "diagnostics": _table(
             record.diagnostics,
             code=lambda diagnostic: diagnostic.code,

@@ -17,11 +17,10 @@ from typing import Any
 
 import resvg_py
 
-from torcheer import shown
 from torcheer.errors import DrawError, near_misses
 from torcheer.history import ModelHistory
 from torcheer.units import count_text
-from torcheer.views import engine
+from torcheer.views import engine, page
 from torcheer.views.dot import to_dot
 from torcheer.views.history import build
 from torcheer.views.pdf import to_pdf
@@ -30,8 +29,10 @@ CHOICES = {
     "level": ("function", "aten"),
     "direction": ("down", "right"),
     "theme": ("light", "dark"),
-    "colour_by": ("kind", "time", "memory", "params", "backward"),
+    "colour_by": ("kind", "time", "backward", "memory", "flops", "params", "nan", "gradient"),
 }
+FROM_BACKWARD = ("backward", "gradient")
+FROM_FIGURES = ("flops", "nan", "gradient")
 PNG_SCALE = 2.0  # sharp on screens and in print
 MOST_PIXELS = 60_000_000  # 240 MB while it is drawn
 LEAST_SCALE = 0.25  # below this no text can be read
@@ -56,8 +57,8 @@ class Picture:
         _check(level=level, direction=direction, theme=theme, colour_by=colour_by)
         if depth is not None and (type(depth) is not int or depth < 0):
             raise DrawError(f"depth is {depth!r}. It is a number of module levels to open, 0 or more, or None for all")
-        if (gradients or colour_by == "backward") and not history.record.run.num_backward:
-            asked = "gradients=True" if gradients else 'colour_by="backward"'
+        if (gradients or colour_by in FROM_BACKWARD) and not history.record.run.num_backward:
+            asked = "gradients=True" if gradients else f'colour_by="{colour_by}"'
             raise DrawError(
                 f"{asked} needs a backward pass, and none was recorded. Call history.log_backward(loss) first"
             )
@@ -125,7 +126,7 @@ class Picture:
     @property
     def html(self) -> str:
         """The explorer with this run, as one HTML file."""
-        return shown.html("history", self.history)
+        return page.one_file({"history": build(self.history, figures=True)})
 
     @property
     def size(self) -> tuple[int, int]:
@@ -155,7 +156,7 @@ class Picture:
 
     @cached_property
     def _data(self) -> str:
-        return json.dumps(build(self.history), separators=(",", ":"))
+        return page.encoded(build(self.history, figures=self.options["colourBy"] in FROM_FIGURES)).decode()
 
 
 def notebook(history: ModelHistory) -> str:

@@ -16,29 +16,24 @@ NUM_BINS = 32
 COLUMNS = ("mean", "std", "min", "max", "num_elements", "num_nan", "num_inf", "num_zero", "histogram")
 
 
-def statistics_of(history: ModelHistory) -> dict[str, Any]:
-    """Return a table with a row for each saved value whose contents are plain numbers."""
-    rows = []
-    for value in history.record.values:
-        array = array_of(history, value)
-        if array is not None:
-            rows.append({"value": value.index, **describe(array)})
-    columns = ("value", *COLUMNS)
-    return {"num": len(rows), **{name: [row[name] for row in rows] for name in columns}}
-
-
 def array_of(history: ModelHistory, value: Value) -> np.ndarray[Any, Any] | None:
     """Return a value's contents as real numbers; None where they are not kept or are something else."""
     if value.layout != "strided" or value.device == "meta" or value.dtype.startswith(("complex", "q")):
         return None
     if not history.contents.has(value.index):
         return None
-    contents = history.contents.read(value.index)
+    return numbers_of(history.contents.read(value.index), value.dtype)
+
+
+def numbers_of(contents: Any, dtype: str) -> np.ndarray[Any, Any] | None:
+    """Return a tensor's contents as an array of real numbers; None where they are something else."""
+    if dtype.startswith(("complex", "q")):
+        return None
     if isinstance(contents, np.ndarray):
         return contents
     contents = contents.detach().cpu()
     # NumPy has no bfloat16 and no 8-bit floats.
-    is_plain = value.dtype in ("float16", "float32", "float64", "bool") or "int" in value.dtype
+    is_plain = dtype in ("float16", "float32", "float64", "bool") or "int" in dtype
     array: np.ndarray[Any, Any] = (contents if is_plain else contents.float()).numpy()
     return array
 

@@ -73,6 +73,9 @@ class Explorer:
     async def details(self, request: Request) -> Response:
         return await self._answered(request, self.shelf[request.path_params["id"]].details)
 
+    async def figures(self, request: Request) -> Response:
+        return await self._answered(request, self.shelf[request.path_params["id"]].figures)
+
     async def series(self, request: Request) -> Response:
         return await self._answered(request, self.shelf.run(request.path_params["id"]).series)
 
@@ -149,6 +152,7 @@ def application(shelf: Shelf, activity: Activity) -> Starlette:
             Route("/api/events", explorer.events),
             Route("/api/subjects/{id:int}", explorer.subject),
             Route("/api/subjects/{id:int}/details", explorer.details),
+            Route("/api/subjects/{id:int}/figures", explorer.figures),
             Route("/api/subjects/{id:int}/series", explorer.series),
             Route("/api/subjects/{id:int}/scalars", explorer.scalars),
             Route("/api/subjects/{id:int}/changes", explorer.changes),

@@ -47,6 +47,9 @@ DESCRIPTION: dict[str, Any] = {
             _SUBJECT,
             _parameter("value", "Of a recording: index of the tensor in its values"),
         ),
+        "/api/subjects/{id}/figures": _get(
+            "Of a recording: statistics of the tensors kept, norms of gradients, FLOPs of operations", _SUBJECT
+        ),
         "/api/subjects/{id}/series": _get(
             "Of a watched run: histograms and statistics of tensors over steps",
             _SUBJECT,
@@ -58,6 +61,20 @@ DESCRIPTION: dict[str, Any] = {
             "Of a watched run: what is new since a cursor",
             _SUBJECT,
             _parameter("cursor", "As the last answer had it; not given: everything is new", "string"),
+            _parameter("alert", "Number of the last alert known: only later ones are told"),
+            _parameter("note", "Number of the last note known: only later ones are told"),
+        ),
+        "/api/subjects/{id}/scalars": _get(
+            "Of a watched run: numbers by name over steps",
+            _SUBJECT,
+            _parameter("name", "Only this one", "string"),
+            _parameter("since", "Only what came after this step"),
+        ),
+        "/api/subjects/{id}/at": _get(
+            "Of a watched run: statistics of all series at a step",
+            _SUBJECT,
+            _parameter("step", "The step; not given: the newest"),
+            _parameter("lane", "Which lane: train if not given", "string"),
         ),
         "/api/events": _get(
             "Server-sent events: a subject has grown, and up to which step", content="text/event-stream"

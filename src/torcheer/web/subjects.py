@@ -6,6 +6,7 @@ A subject is a path given on the command line. Everything shown comes from below
 from __future__ import annotations
 
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from torcheer.api.history import load
 from torcheer.errors import TorcheerError
 from torcheer.history import ModelHistory
 from torcheer.views import contents
+from torcheer.views.figures import figures_of
 from torcheer.web.answers import RequestError, number
 
 RECORDING = "structure.json"  # what makes a folder a recording: record/file.py
@@ -50,6 +52,10 @@ class Subject(ABC):
         """Return more about one thing in it than its data has."""
         raise RequestError(404, f"{self.title} has no details: only recordings have.")
 
+    def figures(self, _options: Mapping[str, str]) -> dict[str, Any]:
+        """Return figures of its operations that its data does not have."""
+        raise RequestError(404, f"{self.title} has no figures: only recordings have.")
+
 
 class HistorySubject(Subject):
     """A recording."""
@@ -60,6 +66,8 @@ class HistorySubject(Subject):
         super().__init__(path)
         self._history: ModelHistory | None = None
         self._built: dict[str, Any] | None = None
+        self._figures: dict[str, Any] | None = None
+        self._guard = threading.Lock()
 
     @property
     def history(self) -> ModelHistory:
@@ -78,6 +86,12 @@ class HistorySubject(Subject):
 
     def details(self, options: Mapping[str, str]) -> dict[str, Any]:
         return contents.build(self.history, number(options, "value"))
+
+    def figures(self, _options: Mapping[str, str]) -> dict[str, Any]:
+        with self._guard:  # several windows ask at once
+            if self._figures is None:
+                self._figures = figures_of(self.history)
+        return self._figures
 
 
 class ResultSubject(Subject):

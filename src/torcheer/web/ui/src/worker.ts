@@ -1,9 +1,13 @@
 // Layout off the page's thread, so that the page answers while a large graph is laid out.
 
-import { draw } from "./graph/drawing";
-import type { Asked } from "./graph/protocol";
+import { draw, supply } from "./graph/drawing";
+import type { Asked, Supplied } from "./graph/protocol";
 
-self.onmessage = (event: MessageEvent<Asked>) => {
+self.onmessage = (event: MessageEvent<Asked | Supplied>) => {
+  if ("tables" in event.data) {
+    supply(event.data);
+    return;
+  }
   try {
     self.postMessage(draw(event.data));
   } catch (error) {

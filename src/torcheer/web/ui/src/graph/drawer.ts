@@ -1,7 +1,7 @@
 // Asks the worker for drawings. Where a worker cannot be started (some frames forbid it), the page draws itself.
 
-import type { Asked, Drawn } from "./protocol";
-import { draw } from "./drawing";
+import type { Asked, Drawn, Supplied } from "./protocol";
+import { draw, supply } from "./drawing";
 
 type Answer = { resolve: (drawn: Drawn) => void; reject: (error: Error) => void };
 
@@ -22,6 +22,11 @@ class Drawer {
       this.waiting.set(asked.number, { asked, answer: { resolve, reject } });
       this.worker.postMessage(asked);
     });
+  }
+
+  supply(supplied: Supplied): void {
+    if (this.worker === null) supply(supplied);
+    else this.worker.postMessage(supplied);
   }
 
   private start(): void {

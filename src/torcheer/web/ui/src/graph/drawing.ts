@@ -4,7 +4,7 @@ import { layout, type Memo } from "../layout/layout";
 import type { Graph } from "../scene/graph";
 import type { HistoryData } from "../scene/data";
 import { historyGraph, type HistoryOptions } from "../scene/history_graph";
-import type { Asked, Drawn, GraphOptions } from "./protocol";
+import type { Asked, Drawn, GraphOptions, Supplied } from "./protocol";
 import { startingOpen } from "./starting_open";
 import { entered } from "./entered";
 
@@ -26,6 +26,14 @@ export function draw(asked: Asked): Drawn {
   const scene = layout(graph, isOpen, {}, memo);
   const open = ids === null ? scene.boxes.filter((box) => box.form === "open").map((box) => graph.items[box.item].id) : [...ids];
   return { number: asked.number, graph: asked.wantsGraph ? graph : null, scene, open };
+}
+
+/** Add tables to data given before; the graph is built anew when it is next asked for. */
+export function supply({ name, tables }: Supplied): void {
+  const found = kept.get(name);
+  if (!found) return;
+  found.data = { ...(found.data as object), ...tables };
+  found.options = "";
 }
 
 function graphOf(asked: Asked): Kept {

@@ -25,6 +25,12 @@ export interface Asked {
   wantsGraph: boolean;
 }
 
+/** Tables to add to the data that was given under a name. */
+export interface Supplied {
+  name: string;
+  tables: object;
+}
+
 export interface Drawn {
   number: number;
   graph: Graph | null;

@@ -49,6 +49,12 @@ export class GraphState {
     if (reshapes) this.drawings++;
   }
 
+  /** Add tables to the data that was drawn; what is coloured by them is drawn again. */
+  async supply(tables: object, isDrawn: boolean): Promise<void> {
+    drawer.supply({ name: this.name, tables });
+    if (isDrawn) await this.ask({ open: [...this.open], wantsGraph: true });
+  }
+
   async enter(id: string): Promise<void> {
     this.root = id;
     await this.ask({ open: null, wantsGraph: true });

@@ -85,6 +85,9 @@ export interface HistoryData {
   sites: Table & { frames: number[][]; source: number[] };
   gradients: Table & { backward: number[]; value: number[]; param: number[] };
   statistics: Table & Partial<Record<StatisticsColumn, (number | null)[]>> & { histogram?: (number[] | null)[] };
+  /** These three are empty until they are asked for: they take a moment to have. */
+  gradient_norms: Table & { value: number[]; norm: number[]; num_nan: number[]; num_inf: number[] };
+  flops: Table & { op: number[]; flops: number[] };
   diagnostics: Table & { code: string[]; message: string[]; op: number[]; module: number[] };
 }
 

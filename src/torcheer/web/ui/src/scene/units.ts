@@ -18,3 +18,10 @@ export function secondsText(ns: number): string {
 export function countText(count: number): string {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
+
+export function flopsText(count: number): string {
+  for (const [size, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
+    if (count >= size) return `${(count / size).toFixed(1)} ${unit}FLOPs`;
+  }
+  return `${count} FLOPs`;
+}

@@ -1,0 +1,111 @@
+"""What the server answers to scripts: the views' data and pages of it, one shape of errors, a description of it all."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+import torcheer as tl
+from tests.web.subjects import Explorer
+from torcheer.views import history as history_view
+from torcheer.web.app import Activity, application
+from torcheer.web.shelf import Shelf
+
+
+def ask(explorer: Explorer, path: str, **headers: str) -> tuple[int, Any]:
+    request = Request(f"{explorer.address}{path}", headers=headers)
+    try:
+        with urlopen(request, timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as refused:
+        return refused.code, json.load(refused)
+
+
+def test_the_listing_names_everything_shown(explorer: Explorer) -> None:
+    status, found = ask(explorer, "api")
+    assert status == 200
+    assert found["torcheer"] == tl.__version__
+    kinds = [(one["kind"], one["title"]) for one in found["subjects"]]
+    assert ("history", "Lab") in kinds
+    assert ("watch", "first") in kinds
+    assert [one["last_step"] for one in found["subjects"] if one["title"] == "first"] == [199]
+
+
+def test_data_is_what_the_view_builds(explorer: Explorer, history: tl.ModelHistory) -> None:
+    _, data = ask(explorer, f"api/subjects/{explorer.subject('history')}")
+    built = json.loads(json.dumps(history_view.build(history)))
+    built["run"].pop("measured", None)
+    data["run"].pop("measured", None)
+    assert data["ops"] == built["ops"]
+    assert data["modules"] == built["modules"]
+
+
+def test_lists_are_paged(explorer: Explorer) -> None:
+    subject = explorer.subject("history")
+    _, whole = ask(explorer, f"api/subjects/{subject}?at=ops.label&count=1000")
+    _, second = ask(explorer, f"api/subjects/{subject}?at=ops.label&from=10&count=5")
+    assert second == {"at": "ops.label", "total": whole["total"], "from": 10, "items": whole["items"][10:15]}
+
+
+def test_figures_are_statistics_gradients_and_flops(explorer: Explorer) -> None:
+    _, found = ask(explorer, f"api/subjects/{explorer.subject('history')}/figures")
+    ops = explorer.data["ops"]
+    log = ops["label"].index("log_1_74")
+    row = found["statistics"]["value"].index(ops["outputs"][log][0])
+    assert found["statistics"]["num_nan"][row] == found["statistics"]["num_elements"][row]
+    conv = ops["label"].index("conv2d_1_1")
+    # 2 images, 8 channels, 6×6 places, each a sum of 27 products; and the bias.
+    assert found["flops"]["flops"][found["flops"]["op"].index(conv)] in (2 * 8 * 36 * 27 * 2, 2 * 8 * 36 * (27 * 2 + 1))
+    head = ops["outputs"][ops["label"].index("linear_14_72")][0]
+    assert found["gradient_norms"]["norm"][found["gradient_norms"]["value"].index(head)] > 0
+    assert found["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "message"),
+    [
+        ("api/subjects/99", 404, "There is no subject 99"),
+        ("api/subjects/0?at=ops.lable", 404, "no 'lable' among num, kind, label"),
+        ("api/subjects/0?at=ops.label&count=many", 400, "count='many' is not a whole number"),
+        ("api/subjects/0/details?value=999999", 404, "There is no tensor 999999"),
+        ("api/subjects/0/details", 400, "value= is missing"),
+        ("api/subjects/0/series?series=1", 404, "is no watched run"),
+        ("api/nothing", 404, "There is nothing at /api/nothing"),
+    ],
+)
+def test_every_error_has_one_shape(explorer: Explorer, path: str, status: int, message: str) -> None:
+    found, answer = ask(explorer, path)
+    assert found == status
+    assert set(answer) == {"error"}
+    assert set(answer["error"]) == {"status", "message", "hint"}
+    assert answer["error"]["status"] == status
+    assert message in answer["error"]["message"]
+    assert answer["error"]["hint"]
+
+
+def test_the_description_has_every_route_and_only_those(explorer: Explorer) -> None:
+    _, described = ask(explorer, "api/openapi.json")
+    routes = {re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path) for route in application(Shelf([]), Activity()).routes}  # type: ignore[attr-defined]
+    api = {route for route in routes if route.startswith("/api") and route != "/api/openapi.json"}
+    assert set(described["paths"]) == api
+    for path, found in described["paths"].items():
+        named = {one["name"] for one in found["get"]["parameters"] if one["in"] == "path"}
+        assert named == set(re.findall(r"\{(\w+)\}", path)), path
+        assert found["get"]["responses"]["default"]["content"]["application/json"]["schema"]
+
+
+def test_a_run_is_read_on_by_cursor(explorer: Explorer) -> None:
+    run = f"api/subjects/{explorer.subject('watch')}"
+    _, first = ask(explorer, f"{run}/changes")
+    assert first["last_step"] in (119, 199)
+    assert set(first["steps"]) == {"train", "eval"}
+    _, again = ask(explorer, f"{run}/changes?cursor={first['cursor']}")
+    assert again["steps"] == {}
+    assert again["series"] is False
+    _, rows = ask(explorer, f"{run}/series?series=1&since=190")
+    assert min(rows["rows"][0]["last_steps"]) >= 190
