@@ -51,6 +51,10 @@ class Server:
         if self in _running:
             _running.remove(self)
 
+    def wait(self) -> None:
+        """Return when the server has ended."""
+        self._process.wait()
+
     def __enter__(self) -> Server:
         return self
 

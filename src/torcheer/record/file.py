@@ -22,14 +22,19 @@ from pathlib import Path
 
 from torcheer.errors import NotSavedError, RecordFileError
 from torcheer.record.file_place import unfinished
-from torcheer.record.file_structure import load
+from torcheer.record.file_structure import FILE_NAME, load
 from torcheer.record.file_tensors import FilePayloads, check_shard
 from torcheer.record.file_writer import TensorWriter
 from torcheer.record.interrupts import no_interrupts
 from torcheer.record.model import Record
 from torcheer.record.payload import Payloads, unsaved_of
 
-__all__ = ["FilePayloads", "TensorWriter", "read", "write"]
+__all__ = ["FilePayloads", "TensorWriter", "is_recording", "read", "write"]
+
+
+def is_recording(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a recording, as far as its folder tells."""
+    return os.path.isfile(os.path.join(path, FILE_NAME))
 
 
 def write(record: Record, payloads: Payloads, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

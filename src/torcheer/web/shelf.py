@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torcheer.errors import StoreError, TorcheerError
+from torcheer.record import file
 from torcheer.store import runs_in
 from torcheer.store.schema import MANIFEST
 from torcheer.web.answers import RequestError
 from torcheer.web.runs import RunSubject
-from torcheer.web.subjects import HistorySubject, ResultSubject, Subject, is_recording
+from torcheer.web.subjects import HistorySubject, ResultSubject, Subject
 
 
 class Shelf:
@@ -26,7 +27,7 @@ class Shelf:
             self._add(path)
 
     def _add(self, path: Path) -> None:
-        if is_recording(path):
+        if file.is_recording(path):
             self._subjects.append(HistorySubject(path))
         elif path.is_file() and path.suffix == ".json":
             self._subjects.append(ResultSubject(path))

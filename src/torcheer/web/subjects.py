@@ -20,7 +20,6 @@ from torcheer.views import contents
 from torcheer.views.figures import figures_of
 from torcheer.web.answers import RequestError, number
 
-RECORDING = "structure.json"  # what makes a folder a recording: record/file.py
 RESULT_LIMIT = 1 << 30  # bytes; a result larger than this is no result
 
 
@@ -119,8 +118,3 @@ class ResultSubject(Subject):
 
     def data(self, _options: Mapping[str, str]) -> dict[str, Any]:
         return self._data
-
-
-def is_recording(path: Path) -> bool:
-    """Whether a folder is a recording."""
-    return (path / RECORDING).is_file()
