@@ -54,7 +54,7 @@ def autodiff(
     losses = tuple(loss_fn) if isinstance(loss_fn, (tuple, list)) else (loss_fn, loss_fn)
     side_a = side_of(model_a, inp, loss=losses[0], optimizer=given[0])
     side_b = side_of(model_b, inp, loss=losses[1], optimizer=given[1])
-    if param_map is None and (layer_map or side_a.framework != side_b.framework):
+    if param_map is None:
         param_map = map_layers(known_of(side_a), known_of(side_b), layer_map)
     report = run(side_a, side_b, auto_weights=auto_weights, options=options, param_map=param_map)
     if show:

@@ -13,6 +13,7 @@ import numpy as np
 
 from torcheer.diff.arrays import Array, as_array
 from torcheer.diff.autodiff_blame import Seen, first_in_backward, first_in_forward
+from torcheer.diff.autodiff_noise import NoiseFloor
 from torcheer.diff.autodiff_single import single_steps
 from torcheer.diff.autodiff_steps import Stack, pair_steps, stack_of
 from torcheer.diff.autodiff_text import describe
@@ -79,6 +80,12 @@ class AutodiffReport:
 
     def __bool__(self) -> bool:
         return self.first is None and not self.params and not self.outputs_differ and not self.param_map.uneven
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the two sides are called in the text: their frameworks, where these tell them apart."""
+        a, b = self.frameworks
+        return (a, b) if a != b else (f"{a} A", f"{b} B")
 
     @property
     def blamed(self) -> tuple[str, str] | None:
@@ -159,12 +166,13 @@ def autodiff(
     report.param_map = found
     try:
         if auto_weights:
-            check_complete(found, side_a.framework, side_b.framework)
+            check_complete(found, *report.names)
             side_a.set_weights(seeded_weights(leaves_a, side_a.weights(), chosen.seed))
             shapes = {name: array.shape for name, array in side_b.weights().items()}
             side_b.set_weights(found.convert(side_a.weights(), shapes))
+        noise = NoiseFloor()
         for step in range(report.num_steps):
-            _training_step(report, (side_a, side_b), (leaves_a, leaves_b), step, chosen)
+            _training_step(report, (side_a, side_b), (leaves_a, leaves_b), step, chosen, noise)
             if not report:
                 break
     finally:
@@ -179,6 +187,7 @@ def _training_step(
     leaves: tuple[list[Leaf], list[Leaf]],
     step: int,
     options: AutodiffOptions,
+    noise: NoiseFloor,
 ) -> None:
     side_a, side_b = sides
     run_a, run_b = side_a.record_forward(), side_b.record_forward()
@@ -206,6 +215,7 @@ def _training_step(
     gradients_a, gradients_b = side_a.backward(cotangents), side_b.backward(cotangents)
     report.num_backward += sum(bool(pair.tensors("backward")) for pair in pairs)
     _compare_params(report, leaves, "grad", (gradients_a, gradients_b), step)
+    noise.add(report.param_map.pairs, gradients_a, gradients_b)
     report.first = report.first or forward
     if report.first is None:
         seen = first_in_backward(pairs, report.tolerance, _equal_grads(report))
@@ -213,7 +223,7 @@ def _training_step(
     side_a.step()
     side_b.step()
     weights: tuple[Any, Any] = side_a.weights(), side_b.weights()
-    _compare_params(report, leaves, "weight", weights, step, gradients_a)
+    _compare_params(report, leaves, "weight", weights, step, noise)
 
 
 def outputs_of(run: Recording) -> list[Array]:
@@ -283,7 +293,7 @@ def _compare_params(
     what: str,
     arrays: tuple[dict[str, Array | None], dict[str, Array | None]],
     step: int,
-    gradients: Mapping[str, Array | None] | None = None,
+    noise: NoiseFloor | None = None,
 ) -> None:
     owners = [{f"{leaf.address}.{name}".lstrip("."): leaf for leaf in side for name in leaf.tensors} for side in leaves]
     for pair in report.param_map.pairs:
@@ -309,21 +319,17 @@ def _compare_params(
                 report.params.append(difference)
             continue
         expected = pair.convert({name: array for name, array in given.items() if array is not None})
-        apart = distance(expected.reshape(other.shape), other, report.tolerance)
+        expected = expected.reshape(other.shape)
+        apart = distance(expected, other, report.tolerance)
         if apart.is_equal:
             continue
         if report.frameworks[0] != report.frameworks[1] and difference.name in VARIANCES:
             report.notes = list(dict.fromkeys([*report.notes, _ABOUT_VARIANCES]))
             continue
-        if what == "weight" and gradients is not None and _is_noise(gradients, pair.sources):
-            report.undetermined.append(pair.target)
-            continue
+        if noise is not None:
+            apart = distance(noise.without(pair.target, expected, other), other, report.tolerance)
+            if apart.is_equal:
+                report.undetermined = list(dict.fromkeys([*report.undetermined, pair.target]))
+                continue
         difference.distance = apart
         report.params.append(difference)
-
-
-def _is_noise(gradients: Mapping[str, Array | None], sources: tuple[str, ...]) -> bool:
-    """Gradients that are zero in theory, as a key's bias under softmax: Adam turns their rounding into full steps."""
-    sizes = {name: float(np.abs(array).max()) for name, array in gradients.items() if array is not None and array.size}
-    largest = max(sizes.values(), default=0.0)
-    return all(source in sizes and sizes[source] <= 1e-6 * largest for source in sources)

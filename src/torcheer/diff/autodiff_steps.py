@@ -7,7 +7,8 @@ order of their calls. What cannot be told is left out, and not compared rather t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torcheer.diff.arrays import Array, as_array
@@ -74,6 +75,7 @@ class StepPair:
 def pair_steps(run_a: Recording, run_b: Recording, found: ParamMap) -> list[StepPair]:
     """Pairs of calls, in the order in which A's ended."""
     twin = _twins(found)
+    num_calls_a = Counter(call.module for call in run_a.record.calls)
     calls_b: dict[str, list[ModuleCall]] = {}
     for call in run_b.record.calls:
         calls_b.setdefault(_address(run_b.record, call), []).append(call)
@@ -82,10 +84,21 @@ def pair_steps(run_a: Recording, run_b: Recording, found: ParamMap) -> list[Step
         address = _address(run_a.record, call)
         other = "" if address == "" else twin.get(address)
         candidates = calls_b.get(other, []) if other is not None else []
+        if len(candidates) != num_calls_a[call.module] and not _same_kind(run_a, run_b, call, candidates):
+            continue  # a cell called once per position, and a layer called once for all
         if call.call_index <= len(candidates):
             pairs.append(StepPair(run_a, run_b, call, candidates[call.call_index - 1]))
     pairs += _plain_pairs(run_a, run_b)
     return sorted(pairs, key=lambda pair: (pair.call_a.end_op, -pair.call_a.depth))
+
+
+def _same_kind(run_a: Recording, run_b: Recording, call: ModuleCall, candidates: Sequence[ModuleCall]) -> bool:
+    kind = _kind(run_a.record, call)
+    return all(_kind(run_b.record, other) == kind for other in candidates)
+
+
+def _kind(record: Record, call: ModuleCall) -> str:
+    return re.sub(r"\W|_", "", record.modules[call.module].type_name).lower()
 
 
 def _twins(found: ParamMap) -> dict[str, str]:
@@ -107,8 +120,7 @@ def _plain_pairs(run_a: Recording, run_b: Recording) -> Iterator[StepPair]:
         for call in run.record.calls:
             module = run.record.modules[call.module]
             if call.module not in parents and not module.params and call.parent is not None:
-                kind = re.sub(r"\W|_", "", module.type_name).lower()
-                by_kind.setdefault(kind, ([], []))[side].append(call)
+                by_kind.setdefault(_kind(run.record, call), ([], []))[side].append(call)
     for in_a, in_b in by_kind.values():
         if len(in_a) == len(in_b):
             for call_a, call_b in zip(in_a, in_b, strict=True):

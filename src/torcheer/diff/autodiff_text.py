@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from torcheer.record.model import Frame
 
 if TYPE_CHECKING:
-    from torcheer.diff.autodiff import AutodiffReport, StepDifference
+    from torcheer.diff.autodiff import AutodiffReport, ParamDifference, StepDifference
 
 
 def describe(report: AutodiffReport) -> str:
     """The report as text, in the order and words of PPAutoDiff's."""
-    name_a, name_b = report.frameworks
+    name_a, name_b = report.names
     lines = [f"Max output diff is {report.max_output_diff}", *(f"Note: {note}" for note in report.notes)]
     lines += [f"Only one side has {name}." for name in report.param_map.uneven]
-    for difference in report.params:
+    for difference in _in_order(report):
         lines += [
             f"After training, {difference.what} value is different for param `{difference.name}`.",
             f"{name_a}: at `{difference.layer_a}` ({difference.address_a}).",
@@ -42,6 +42,12 @@ def _apart(first: StepDifference) -> str:
     return "Only one side has such a tensor" if "none" in first.heads else "The shapes differ"
 
 
+def _in_order(report: AutodiffReport) -> list[ParamDifference]:
+    """Parameter by parameter, first its weight and then its gradient."""
+    order = {pair.target: place for place, pair in enumerate(report.param_map.pairs)}
+    return sorted(report.params, key=lambda one: (one.step, order.get(one.address_b, 0), one.what != "weight"))
+
+
 def _layer(address: str) -> str:
     return f"`{address}`" if address else "the model's own code"
 
@@ -60,8 +66,8 @@ def _describe_first(first: StepDifference, report: AutodiffReport) -> list[str]:
         f" y: {first.heads[1]}",
         "",
     ]
-    for framework, stack in zip(report.frameworks, first.stacks, strict=True):
-        lines += [f"{framework.capitalize()} Stacks:", "=" * 25]
+    for name, stack in zip(report.names, first.stacks, strict=True):
+        lines += [f"{name[0].upper()}{name[1:]} Stacks:", "=" * 25]
         lines += [line for frame in stack for line in _frame_lines(frame)]
     return lines
 

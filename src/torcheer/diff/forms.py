@@ -79,6 +79,12 @@ def common_shape(transform: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (math.prod(shape),) if transform == "flatten" else tuple(shape)
 
 
+def cell(kind: str) -> Form:
+    """A recurrent cell: it has the tensors of a recurrent layer of one layer and one direction."""
+    parts = [f"{what}_{gate}" for what in ("weight", "bias") for gate in ("ih", "hh")]
+    return Form(kind, names={part: f"{part}_l0" for part in parts})
+
+
 register("torch", "Conv1D", Form("linear", transforms={"weight": "transpose"}))  # Hugging Face's, of GPT-2
 register("torch", "NonDynamicallyQuantizableLinear", Form("linear"))
 register(
@@ -95,3 +101,6 @@ register(
 )
 register("torch", "LayerNorm", Form("layernorm", transforms={"weight": "flatten", "bias": "flatten"}))
 register("torch", "Bilinear", Form("bilinear", transforms={"bias": "flatten"}))
+register("torch", "RNNCell", cell("rnn"))
+register("torch", "LSTMCell", cell("lstm"))
+register("torch", "GRUCell", cell("gru"))

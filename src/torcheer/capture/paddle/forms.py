@@ -6,7 +6,7 @@ GroupNorm, the cells, and all layers without tensors.
 
 from __future__ import annotations
 
-from torcheer.diff.forms import Form, register
+from torcheer.diff.forms import Form, cell, register
 
 FRAMEWORK = "paddle"
 # The running variance: Paddle's is of the batch as it is, PyTorch's an estimate with n - 1.
@@ -30,7 +30,9 @@ FORMS: dict[str, Form] = {
     "LSTM": Form("lstm", skipped=_STATE),
     "GRU": Form("gru", skipped=_STATE),
     "SimpleRNN": Form("rnn", skipped=_STATE),
-    "SimpleRNNCell": Form("rnncell"),
+    "SimpleRNNCell": cell("rnn"),
+    "LSTMCell": cell("lstm"),
+    "GRUCell": cell("gru"),
     "MultiHeadAttention": Form(
         "multiheadattention", transforms={f"{name}.weight": "transpose" for name in _PROJECTIONS}
     ),
