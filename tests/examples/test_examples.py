@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,7 @@ def section(demo: str, number: int) -> str:
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"alexnet", "recurrent", "demo", "models"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"alexnet", "recurrent", "demo", "models", "torchbug_demo"}
 
 
 def test_alexnet(tmp_path: Path) -> None:
@@ -70,6 +71,17 @@ def test_recurrent(tmp_path: Path) -> None:
     assert "\nLayer linear_1_1 (pass 2/4), operation 5/14:\n" in printed
     assert printed.endswith("Its graph, rolled up: recurrent.svg\n")
     assert ">×4</text>" in (tmp_path / "recurrent.svg").read_text(encoding="utf-8")
+
+
+def test_torchbug_demo(tmp_path: Path) -> None:
+    printed = output_of("torchbug_demo", tmp_path)
+    assert "8 leaf modules, 7,227 params in total" in section(printed, 1)
+    assert re.search(r"PReLU\n.*\n.*\n.* 1 missing ", section(printed, 2))
+    assert "flatten 1 and 0, relu" in section(printed, 3)
+    assert "40 of 40 elements differ" in section(printed, 4)
+    assert "prelu of Target Model: no such module is called on the other side" in section(printed, 5)
+    assert "Third Convolution = Second Convolution" in section(printed, 6)
+    assert "First Linear Layer of New Model: no equal" in section(printed, 6)
 
 
 def test_demo_records_and_prints(demo: str) -> None:

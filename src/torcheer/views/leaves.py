@@ -174,13 +174,14 @@ def _draw_leaves(data: dict[str, Any], show_matches: bool) -> Iterable[Any]:
     a, b = data["names"]
     what = "Registered leaf modules" if data["what"] == "registered" else "Leaf modules invoked in forward"
     yield Text(f"{what}: {a} and {b}", style="bold")
+    yield Text(f"missing or extraneous in {b}", style=DIM)
     shown = data["pairs"] if show_matches else [pair for pair in data["pairs"] if pair["status"] != "same"]
     for type_name, pairs in _by_type(shown):
         names, shared = _attribute_names(pairs)
         yield _title(type_name, shared)
         table = _table(names, [f"in {a}", f"in {b}", "", "addresses"])
         for pair in pairs:
-            status = Text(_status(pair, b), style=GOOD if pair["status"] == "same" else BAD)
+            status = Text(_status(pair), style=GOOD if pair["status"] == "same" else BAD)
             where = " | ".join(", ".join(_shortened(side)) or "–" for side in pair["addresses"])
             counts = [str(count) for count in pair["num_instances"]]
             table.add_row(*_attribute_cells(pair, names), *counts, status, Text(where))
@@ -197,18 +198,18 @@ def _draw_leaves(data: dict[str, Any], show_matches: bool) -> Iterable[Any]:
     yield _verdict(data["is_equal"], "The leaf modules are the same.", "The leaf modules differ.")
 
 
-def _status(pair: dict[str, Any], b: str) -> str:
+def _status(pair: dict[str, Any]) -> str:
     apart = abs(pair["num_instances"][0] - pair["num_instances"][1])
-    if pair["status"] == "same":
-        return "same"
-    return f"{apart} missing in {b}" if pair["status"] == "missing" else f"{apart} extraneous in {b}"
+    return pair["status"] if pair["status"] == "same" else f"{apart} {pair['status']}"
 
 
 def _draw_module_outputs(data: dict[str, Any], show_matches: bool) -> Iterable[Any]:
     a, b = data["names"]
     what = "marked modules" if data["marked_only"] else "leaf modules of the same type and attributes"
     yield Text(f"Outputs of {what}: {a} and {b}", style="bold")
-    for type_name, kinds in _by_type(data["kinds"]):
+    if data["marked_only"]:
+        yield from _marked(data["kinds"][0], a, b)
+    for type_name, kinds in _by_type([] if data["marked_only"] else data["kinds"]):
         names, shared = _attribute_names(kinds)
         yield _title(type_name, shared)
         table = _table(names, ["match", "mismatch"])
@@ -217,7 +218,11 @@ def _draw_module_outputs(data: dict[str, Any], show_matches: bool) -> Iterable[A
             counts.append(Text(str(kind["num_mismatches"]), style=BAD if kind["num_mismatches"] else DIM))
             table.add_row(*_attribute_cells(kind, names), *counts)
         yield table
-        yield from _details(kinds, a, b, show_matches or data["marked_only"])
+        for kind in kinds:
+            yield from _details(kind, a, b, show_matches)
+    for kind in data["kinds"]:
+        if kind["not_kept"]:
+            yield Text(f"  not kept in the recordings: {', '.join(_shortened(kind['not_kept']))}", style=BAD)
     for name, idle in zip(data["names"], data["idle"], strict=True):
         if idle:
             yield f"Marked in {name} and not called: {', '.join(idle)}"
@@ -226,32 +231,43 @@ def _draw_module_outputs(data: dict[str, Any], show_matches: bool) -> Iterable[A
     yield _verdict(data["is_equal"], f"All agree: {matched} ({tolerance}).", f"No equal: {missed} ({tolerance}).")
 
 
-def _details(kinds: list[dict[str, Any]], a: str, b: str, show_matches: bool) -> Iterable[Any]:
-    for kind in kinds:
-        if show_matches:
-            for in_a, in_b in kind["matches"]:
-                yield Text(f"  {in_a} = {in_b}", style=GOOD)
-        back = {one["name"]: one["nearest"] for one in kind["only_b"]}
-        told = set()
-        for one in kind["only_a"]:
-            if one["nearest"] is not None and back.get(one["nearest"]) == one["name"]:
-                told.add(one["nearest"])
-                yield Text(
-                    f"  {one['name']} of {a} is not {one['nearest']} of {b}: {_apart(one['distance'])}", style=BAD
-                )
-            else:
-                yield Text(f"  {one['name']} of {a}: {_no_equal(one)}", style=BAD)
-        for one in kind["only_b"]:
-            if one["name"] not in told:
-                yield Text(f"  {one['name']} of {b}: {_no_equal(one)}", style=BAD)
-        if kind["not_kept"]:
-            yield Text(f"  not kept in the recordings: {', '.join(_shortened(kind['not_kept']))}", style=BAD)
+def _details(kind: dict[str, Any], a: str, b: str, show_matches: bool) -> Iterable[Any]:
+    if show_matches:
+        yield from _matches(kind)
+    back = {one["name"]: one["nearest"] for one in kind["only_b"]}
+    told = set()
+    for one in kind["only_a"]:
+        if one["nearest"] is not None and back.get(one["nearest"]) == one["name"]:
+            told.add(one["nearest"])
+            yield Text(f"  {one['name']} of {a} is not {one['nearest']} of {b}: {_apart(one['distance'])}", style=BAD)
+        else:
+            yield Text(f"  {one['name']} of {a}: {_no_equal(one, kind, 'only_b')}", style=BAD)
+    for one in kind["only_b"]:
+        if one["name"] not in told:
+            yield Text(f"  {one['name']} of {b}: {_no_equal(one, kind, 'only_a')}", style=BAD)
 
 
-def _no_equal(one: dict[str, Any]) -> str:
-    if one["nearest"] is None:
+def _matches(kind: dict[str, Any]) -> Iterable[Any]:
+    return (Text(f"  {in_a} = {in_b}", style=GOOD) for in_a, in_b in kind["matches"])
+
+
+def _marked(kind: dict[str, Any], a: str, b: str) -> Iterable[Any]:
+    """Each mark of the side with fewer; what the other side marked besides is named and no fault."""
+    yield from _matches(kind)
+    sides = [(a, kind["only_a"], "only_b"), (b, kind["only_b"], "only_a")]
+    fewer, more = sorted(sides, key=lambda side: len(side[1]))
+    for one in fewer[1]:
+        yield Text(f"  {one['name']} of {fewer[0]}: {_no_equal(one, kind, fewer[2])}", style=BAD)
+    if more[1]:
+        yield f"Marked in {more[0]} and equal to no mark in {fewer[0]}: {', '.join(one['name'] for one in more[1])}"
+
+
+def _no_equal(one: dict[str, Any], kind: dict[str, Any], other: str) -> str:
+    if one["nearest"] is not None:
+        return f"no equal; nearest is {one['nearest']}, {_apart(one['distance'])}"
+    if kind["matches"] or kind[other]:
         return "no output of these shapes on the other side"
-    return f"no equal; nearest is {one['nearest']}, {_apart(one['distance'])}"
+    return "no such module is called on the other side"
 
 
 def _apart(found: dict[str, Any]) -> str:
@@ -295,7 +311,8 @@ def _table(attributes: list[str], columns: Sequence[str]) -> Table:
     for column in attributes:
         table.add_column(column)
     for column in columns:
-        table.add_column(column, justify="left" if column in ("", "addresses") else "right")
+        is_text = column in ("", "addresses")
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=column == "")
     return table
 
 
