@@ -16,7 +16,7 @@ export HF_HUB_OFFLINE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit zoo lint format page bench clean
+.PHONY: docs help demo test test-unit zoo lint format page bench clean
 
 help: ## Show these commands
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -50,6 +50,9 @@ page: $(INSTALLED) ## Build the explorer's page again if its sources have change
 
 bench: $(VENV)/installed-bench ## Measure the cost of a capture beside plain PyTorch and TorchLens
 	$(BIN)/python benchmarks/capture_cost.py
+
+docs: $(INSTALLED) ## Build the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet && echo "build/site/index.html"
 
 clean: ## Remove .venv, caches and built files
 	rm -rf $(VENV) build dist src/torcheer/views/built src/torcheer/web/ui/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -15,9 +15,11 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tools.pages import REFERENCE, ROOT, cell, prose, write_or_check
+
 SOURCE = ROOT / "src" / "torcheer" / "record" / "model.py"
-PAGE = ROOT / "docs" / "reference" / "record.md"
+PAGE = REFERENCE / "record.md"
 
 HEAD = """\
 # The record
@@ -30,10 +32,10 @@ def page_of(source: str) -> str:
     """Return the page that describes the classes of a source."""
     tree = ast.parse(source)
     comments = comments_by_line(source)
-    parts = [HEAD, _prose(ast.get_docstring(tree))]
+    parts = [HEAD, prose(ast.get_docstring(tree))]
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            parts += [f"## {node.name}", _prose(ast.get_docstring(node))]
+            parts += [f"## {node.name}", prose(ast.get_docstring(node))]
             rows = list(_rows(node, comments))
             if rows:
                 parts.append("\n".join(["| field | type | meaning |", "|---|---|---|", *rows]))
@@ -53,30 +55,12 @@ def _rows(node: ast.ClassDef, comments: dict[int, str]) -> Iterator[str]:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             meaning = comments.get(statement.end_lineno or statement.lineno, "")
             kind = ast.unparse(statement.annotation)
-            yield f"| `{statement.target.id}` | `{_cell(kind)}` | {_cell(meaning)} |"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _prose(text: str | None) -> str:
-    # The doubled backquotes of docstrings are single ones in Markdown.
-    return (text or "").replace("``", "`")
+            yield f"| `{statement.target.id}` | `{cell(kind)}` | {cell(meaning)} |"
 
 
 def main(arguments: list[str], page: Path = PAGE) -> int:
     """Write or check the page; return the exit status."""
-    wanted = page_of(SOURCE.read_text(encoding="utf-8"))
-    if "--check" not in arguments:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(wanted, encoding="utf-8")
-        return 0
-    if page.exists() and page.read_text(encoding="utf-8") == wanted:
-        return 0
-    name = page.relative_to(ROOT) if page.is_relative_to(ROOT) else page
-    print(f"{name} is out of date. Write it anew: python tools/gen_record_reference.py")
-    return 1
+    return write_or_check(page, page_of(SOURCE.read_text(encoding="utf-8")), arguments, "gen_record_reference")
 
 
 if __name__ == "__main__":

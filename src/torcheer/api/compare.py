@@ -29,11 +29,12 @@ def autodiff(
 ) -> AutodiffReport:
     """Run two models forward, backward and through a training step on one input, and report what differs.
 
-    Each model is a ``torch.nn.Module`` or a ``paddle.nn.Layer``, in either order.
-
+    model_a, model_b: each a ``torch.nn.Module`` or a ``paddle.nn.Layer``, in either order.
     inp: the input; a tensor, an array, a tuple of positional arguments or a dict of keyword arguments.
     auto_weights: give both models the same seeded weights first, carried over by the parameter map.
     layer_map: layers of the first model to those of the second, ``{"fc1": "head.0"}``, where it cannot be told.
+    param_map: which parameter of the second model is which of the first, where more than the layers must be told;
+        ``copy_weights`` returns one.
     options: ``atol`` and ``rtol``; ``seed`` of the weights; ``steps``: training steps; ``compare_mode``: "strict" or
         "mean"; ``diff_phase``: "both", "forward" or "backward"; ``single_step``: give each layer of the second model
         what its counterpart was given.

@@ -110,7 +110,10 @@ def _are_keys(layers: LayersToSave) -> bool:
 
 
 def load(path: str | os.PathLike[str]) -> ModelHistory:
-    """Open a recording that ``history.save`` or ``save_to`` wrote. Needs torch only for contents of tensors."""
+    """Open a recording that ``history.save`` or ``save_to`` wrote. Needs torch only for contents of tensors.
+
+    path: the folder of the recording: ``"run.tch"``.
+    """
     record, payloads = file.read(path)
     return ModelHistory(record, payloads)
 

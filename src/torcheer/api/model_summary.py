@@ -32,6 +32,9 @@ class ModelSummary(Tables):
         target.compare_outputs(new, x).print()            what the models return
         target.compare_module_outputs(new, x).print()     what leaf modules return, by brute force
 
+    model: the model to summarize.
+    name: what it is called in the tables; None: its class.
+
     Each prints, is a table in a notebook, has ``to_json()``, and is true when nothing differs. ``self`` is the model to
     be reproduced, the argument the new one. ``x`` is as for ``tl.autodiff``. Both models are left as they were.
 

@@ -68,7 +68,8 @@ def watch(
     sample_n: at most so many values of a tensor go into its histogram, evenly spread; None takes all.
     reject_outlier_proportion: share of the values, those farthest from the median, left out of the histogram's range.
     time_log: ``("epoch", function of module and step)``: a further number for each logged step, kept as a scalar.
-    delay_log_multi_backward: kept for code that passes it; several forwards before a backward always count as one step.
+    delay_log_multi_backward, delay_log_multibackward: kept for code that passes them; several forwards before a
+        backward always count as one step.
     backend: ``"standalone"`` serves the explorer from a process of its own; ``"wandb"`` and ``"tensorboard"`` also send
         what is logged there; ``"store"`` only writes the folder. Or a list of these.
     dir, name: the run is kept in ``dir/name``; default: ``torcheer_runs``, the model's class and the time.
@@ -80,6 +81,7 @@ def watch(
     record: record the operations of the first logged forward, for the graph.
     alerts: look for vanishing, exploding, dead, saturated, unused, NaN.
     max_size_bytes: bound of a process's file; old steps get coarser. None: no bound.
+    verbose: print where the run is kept and where it is shown, and a progress line in a terminal.
     """
     # torch takes seconds to import; only a model to watch needs it.
     from torcheer.watching import options as of_options
@@ -113,7 +115,11 @@ def watch(
 def attach(tensor: T, parent_module: Any, name: str) -> T:
     """Show a tensor of a forward under a name of its own: ``x = tl.attach(x, self, "intermediate")``.
 
-    Returns the very tensor it was given. Does nothing where the module is not watched, or the step is not logged.
+    tensor: any tensor of the forward; it is returned as it is.
+    parent_module: the module it is shown in: ``self``.
+    name: what it is shown as.
+
+    Does nothing where the module is not watched, or the step is not logged.
     """
     watching = sys.modules.get("torcheer.watching.watch")  # without it nothing is watched
     if watching is not None and not watching.is_compiling():
@@ -125,6 +131,8 @@ def attach(tensor: T, parent_module: Any, name: str) -> T:
 
 def setup(ulimit: int = 50_000) -> None:
     """Raise the number of files this process may open, as TorchExplorer's ``setup`` does for Weights & Biases.
+
+    ulimit: how many files it may open at least.
 
     Watching needs no such call; it is kept for code that makes it, and says what it did.
     """

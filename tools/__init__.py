@@ -1,0 +1,1 @@
+"""What the repository needs beside the package: checks, and programs that write pages and pictures."""
