@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torcheer.api.compare import autodiff, copy_weights, register_layer_pair
+    from torcheer.api.compare import autodiff, compare, copy_weights, register_layer_pair
     from torcheer.api.explore import explore
     from torcheer.api.history import load, log_forward_pass, validate
     from torcheer.api.model_summary import ModelSummary, equal_weights, mark, mark_all, unmark
@@ -33,6 +33,7 @@ __all__ = [
     "__version__",
     "attach",
     "autodiff",
+    "compare",
     "copy_weights",
     "equal_weights",
     "explore",
@@ -56,6 +57,7 @@ _HOMES = {
     "TorcheerError": "torcheer.errors",
     "attach": "torcheer.api.watch",
     "autodiff": "torcheer.api.compare",
+    "compare": "torcheer.api.compare",
     "copy_weights": "torcheer.api.compare",
     "equal_weights": "torcheer.api.model_summary",
     "explore": "torcheer.api.explore",

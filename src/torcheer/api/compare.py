@@ -9,8 +9,26 @@ from torcheer.api.history import is_paddle
 
 if TYPE_CHECKING:
     from torcheer.diff.autodiff import AutodiffReport
+    from torcheer.diff.comparison import Comparison
     from torcheer.diff.param_map import ParamMap
     from torcheer.diff.side import Side
+
+
+def compare(a: Any, b: Any, x: Any = None, *, atol: float | None = None, rtol: float | None = None) -> Comparison:
+    """Compare two implementations and name the first place where they disagree."""
+    # numpy, and the frameworks: only a comparison needs them.
+    from torcheer.diff.compare import compare_runs
+    from torcheer.diff.numbers import Tolerance
+    from torcheer.diff.runs import Runs
+
+    given = None if atol is None and rtol is None else Tolerance(atol or 0.0, rtol or 0.0)
+    sides = side_of(a, x), side_of(b, x)
+    try:
+        runs = Runs((sides[0].record_forward(), sides[1].record_forward()), sides)
+        return compare_runs(runs, given)
+    finally:
+        for side in sides:
+            side.restore()
 
 
 def autodiff(
@@ -127,4 +145,4 @@ def side_of(model: Any, inp: Any, *, loss: Any = None, optimizer: Any = None) ->
     return TorchSide(model, torch_call(model, inp), loss=loss, optimizer=optimizer)
 
 
-__all__ = ["autodiff", "copy_weights", "register_layer_pair"]
+__all__ = ["autodiff", "compare", "copy_weights", "register_layer_pair"]

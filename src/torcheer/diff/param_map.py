@@ -69,6 +69,7 @@ class ParamMap:
     only_a: list[str] = field(default_factory=list)
     only_b: list[str] = field(default_factory=list)
     layers: list[tuple[str, str]] = field(default_factory=list)  # modules that correspond, where it is known
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of B's tensors, where a piece is reshaped
     uneven: list[str] = field(default_factory=list)  # tensors that one of two such modules has alone
 
     def convert(self, weights: Weights, shapes: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, Array]:

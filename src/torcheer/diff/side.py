@@ -62,6 +62,12 @@ class Side(Protocol):
     def output(self) -> Any:
         """What the model returned in the last forward, as the framework has it."""
 
+    def record_unfused(self) -> Recording:
+        """Run the model again from the same state, without fused kernels, where the framework can do that."""
+
+    def record_noisy(self, *, unfused: bool = False) -> Recording | None:
+        """Run it again with every result off by a rounding error; None where the framework cannot do that."""
+
     def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
         """Run one layer by itself on these positional inputs; return the tensors it returns."""
 

@@ -69,6 +69,15 @@ class PaddleSide:
         """What the last forward returned."""
         return None if self.session is None else self.session.output
 
+    def record_unfused(self) -> Recording:
+        """Run the model again. Paddle has no switch for its fused kernels."""
+        self.restore()
+        return self.record_forward()
+
+    def record_noisy(self, *, unfused: bool = False) -> Recording | None:  # noqa: ARG002 - the seam's
+        """Paddle's kernels cannot be disturbed one by one."""
+        return None
+
     def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
         """Run one layer by itself."""
         layer = next(layer for name, layer in _layers(self.model) if name == address)

@@ -66,8 +66,15 @@ class KeepingAtenLevel(AtenLevel):
 class FineSession(TorchSession):
     """Records one run with the contents of every tensor."""
 
-    def __init__(self, model: Any, inputs: Inputs, store: Store | None = None) -> None:
-        super().__init__(model, inputs, Everything(), store, aten_level=KeepingAtenLevel)
+    def __init__(
+        self,
+        model: Any,
+        inputs: Inputs,
+        store: Store | None = None,
+        *,
+        aten_level: type[KeepingAtenLevel] = KeepingAtenLevel,
+    ) -> None:
+        super().__init__(model, inputs, Everything(), store, aten_level=aten_level)
         self._payloads: Payloads | None = None
 
     def run(self) -> Any:
@@ -102,6 +109,13 @@ def own_tensors(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 @contextmanager
 def unfused() -> Iterator[None]:
-    """Run attention by its formula, so that what happens inside can be seen."""
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        yield
+    """Run attention, encoder layers and recurrent layers by their formulas, so that what happens inside is seen."""
+    fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
+    torch.backends.mha.set_fastpath_enabled(False)
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        torch.backends.mkldnn.enabled = onednn

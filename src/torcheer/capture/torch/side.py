@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
-from torcheer.capture.torch.fine import FineSession, own_tensors
+from torcheer.capture.torch.fine import FineSession, own_tensors, unfused
+from torcheer.capture.torch.fine import unfused as run_unfused
 from torcheer.capture.torch.inputs import Inputs
+from torcheer.capture.torch.noisy import NoisySession
 from torcheer.capture.torch.state import RunState, set_host_random_state, set_random_state
 from torcheer.capture.torch.structure import snapshot
 from torcheer.capture.torch.tape import named_tensors
@@ -70,6 +73,23 @@ class TorchSide:
     def output(self) -> Any:
         """What the last forward returned."""
         return None if self.session is None else self.session.output
+
+    def record_unfused(self) -> Recording:
+        """Run the model from where it started, without fused kernels."""
+        with unfused():
+            return self._record_again(FineSession)
+
+    def record_noisy(self, *, unfused: bool = False) -> Recording:
+        """Run the model from where it started, with every result off by a rounding error."""
+        with run_unfused() if unfused else nullcontext():
+            return self._record_again(NoisySession)
+
+    def _record_again(self, kind: type[FineSession]) -> Recording:
+        self._state.restore()
+        session = kind(self.model, self.inputs)
+        session.run()
+        session.let_go()
+        return Recording(session.record(), session.payloads)
 
     def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
         """Run one module by itself."""

@@ -1,0 +1,180 @@
+"""What a comparison found: the verdict first, then the place, then the numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from torcheer import shown
+from torcheer.diff.arrays import Array
+from torcheer.diff.numbers import Distance
+from torcheer.diff.param_map import ParamMap
+from torcheer.diff.place import Place
+from torcheer.diff.value_map import convert_state_dict
+from torcheer.errors import ComparisonError
+
+EQUAL, DIVERGED, UNDETERMINED = "equal", "diverged", "undetermined"
+
+
+@dataclass(slots=True)
+class Divergence:
+    """A place where the two runs part: the ops of both sides there, and what they made."""
+
+    kind: str  # "op" | "missing" | "extra" | "param" | "order" | "constant" | "random" | "gradient" | "weight" | …
+    headline: str  # one sentence
+    a: Place | None  # None: A has nothing there
+    b: Place | None
+    distance: Distance | None = None  # None: the shapes differ, or one side has nothing
+    heads: tuple[str, str] = ("", "")  # the values of both sides, abbreviated
+    confirmed: str = ""  # what giving B's op the inputs of A's showed
+
+    def __str__(self) -> str:
+        return self.headline
+
+
+@dataclass(slots=True)
+class OutputResult:
+    """One output of both models."""
+
+    path_a: str
+    path_b: str
+    verdict: str
+    distance: Distance | None
+    tolerance: float  # relative to the root mean square of the output
+    reason: str = ""
+    error: float | None = None  # the same measure of what was found: the smallest tolerance that would pass
+
+
+@dataclass(slots=True)
+class TensorResult:
+    """A gradient, weight, buffer or optimizer state of both models."""
+
+    what: str  # "gradient" | "weight" | "buffer" | "state"
+    target: str  # address in B
+    sources: list[str]  # addresses in A
+    step: int  # training step, from 0
+    verdict: str
+    error: float | None  # relative root mean square; None: one side has none
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class MatchResult:
+    """An op of A and one of B whose results are the same."""
+
+    a: str
+    b: str
+    error: float
+    layout: str
+
+
+@dataclass(slots=True, repr=False)
+class Comparison:
+    """Two runs compared. True when they are equal."""
+
+    names: tuple[str, str]
+    verdict: str
+    reasons: list[str] = field(default_factory=list)
+    first_divergence: Divergence | None = None
+    candidates: list[Divergence] = field(default_factory=list)  # further places, likeliest first
+    outputs: list[OutputResult] = field(default_factory=list)
+    gradients: list[TensorResult] = field(default_factory=list)
+    weights: list[TensorResult] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    param_map: ParamMap = field(default_factory=ParamMap)
+    tolerance: str = ""  # where the tolerance comes from
+    records: tuple[Any, Any] | None = None  # both recordings
+    _matching: Callable[[], tuple[list[MatchResult], tuple[int, int], tuple[int, int]]] | None = None
+    _matched: tuple[list[MatchResult], tuple[int, int], tuple[int, int]] | None = None
+    _census: Callable[[str], Any] | None = None
+
+    def __bool__(self) -> bool:
+        return self.verdict == EQUAL
+
+    def __str__(self) -> str:
+        return shown.text("comparison", self)
+
+    def __repr__(self) -> str:
+        first = f": {self.first_divergence.headline}" if self.first_divergence else ""
+        return f"<Comparison of {self.names[0]} and {self.names[1]}: {self.verdict}{first}>"
+
+    @property
+    def matches(self) -> list[MatchResult]:
+        """Ops of both sides with the same results."""
+        return self._match()[0]
+
+    @property
+    def num_ops(self) -> tuple[int, int]:
+        """How many operations each side has."""
+        return self._match()[1]
+
+    @property
+    def num_matched(self) -> tuple[int, int]:
+        """How many of them have a counterpart."""
+        return self._match()[2]
+
+    def _match(self) -> tuple[list[MatchResult], tuple[int, int], tuple[int, int]]:
+        if self._matched is None:
+            self._matched = self._matching() if self._matching is not None else ([], (0, 0), (0, 0))
+        return self._matched
+
+    @property
+    def modules(self) -> Any:
+        """Registered leaf modules of both models, compared."""
+        return self._ask_census("registered")
+
+    @property
+    def invoked(self) -> Any:
+        """Leaf modules that were called in forward, compared."""
+        return self._ask_census("invoked")
+
+    def _ask_census(self, which: str) -> Any:
+        if self._census is None:
+            raise ComparisonError("Recordings do not hold the models. Compare the models themselves to list modules.")
+        return self._census(which)
+
+    @property
+    def smallest_tolerance(self) -> float | None:
+        """The smallest relative tolerance with which every output would pass; None where none would."""
+        errors = [one.error for one in self.outputs]
+        return None if not errors or None in errors else max(error for error in errors if error is not None)
+
+    def convert_state_dict(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """A state dict of A's as one of B's, by the parameter map."""
+        return convert_state_dict(self.param_map, state_dict)
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Everything as JSON text, and into a file if a path is given."""
+        data = shown.data("comparison", self)
+        data.pop("sides", None)
+        text = json.dumps(data, indent=1, default=str)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """One HTML page with both graphs side by side, and into a file if a path is given."""
+        page = shown.html("comparison", self)
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def plain(one: Any) -> Any:
+    """A result as plain data."""
+    return asdict(one) if one is not None else None
+
+
+def head(array: Array) -> str:
+    """The first numbers of a tensor."""
+    flat = array.ravel()[:6]
+    shown_numbers = ", ".join(f"{value:.6g}" for value in flat.tolist()) if array.dtype.kind != "c" else str(flat)
+    return f"{tuple(array.shape)} {array.dtype}: [{shown_numbers}{', …' if array.size > 6 else ''}]"

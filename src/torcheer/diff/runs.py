@@ -1,0 +1,38 @@
+"""The runs a comparison needs: those that are there, and those that it may ask for.
+
+A recording from disk is one run and no more. A model can be run again with fused kernels off, or with rounding noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torcheer.diff.side import Recording, Side
+
+
+@dataclass
+class Runs:
+    """Two runs, and the models behind them where they are at hand."""
+
+    first: tuple[Recording, Recording]
+    sides: tuple[Side | None, Side | None] = (None, None)
+    notes: list[str] = field(default_factory=list)
+    is_unfused: bool = False
+
+    @property
+    def can_unfuse(self) -> bool:
+        """Whether both models can be run again."""
+        return all(side is not None for side in self.sides)
+
+    def unfused(self) -> tuple[Recording, Recording]:
+        """Both again, by formulas instead of fused kernels."""
+        a, b = self.sides
+        assert a is not None
+        assert b is not None
+        self.is_unfused = True
+        return a.record_unfused(), b.record_unfused()
+
+    def noisy(self) -> Recording | None:
+        """The reference again, with rounding noise; None where it cannot be run."""
+        side = self.sides[0]
+        return None if side is None else side.record_noisy(unfused=self.is_unfused)

@@ -1,0 +1,144 @@
+"""The parameter map, found from the numbers: which tensors of A make up each tensor of B.
+
+A tensor of B is one of A's, turned or not; or rows of several of A's, one after the other (a fused projection); or
+some rows of one of A's (a split one). What no numbers tell is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from torcheer.diff.arrays import Array, as_array
+from torcheer.diff.param_map import ParamMap, ParamPair, Piece
+from torcheer.diff.side import Weights
+from torcheer.errors import ComparisonError
+
+_MOST_PIECES = 64  # of which a tensor may be joined: heads that are interleaved
+
+
+def map_by_value(a: Weights, b: Weights) -> ParamMap:
+    """Map the tensors of two models by their numbers, which must be the same to the last place."""
+    index = _Index(a)
+    names_a = set(a)
+    pairs, only_b = [], []
+    for target, array in b.items():
+        pair = None if array.size == 0 else index.whole(target, array) or index.joined(target, array)
+        if pair is None:
+            only_b.append(target)
+        else:
+            pairs.append(pair)
+    used = {source for pair in pairs for source in pair.sources}
+    return ParamMap(pairs, sorted(names_a - used, key=list(a).index), only_b)
+
+
+class _Index:
+    """A's tensors, to be found by their first numbers."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self.by_start: dict[Any, list[tuple[str, str]]] = {}
+        for name, array in weights.items():
+            for transform, turned in _turned(array):
+                self.by_start.setdefault(_start(turned), []).append((name, transform))
+
+    def whole(self, target: str, array: Array) -> ParamPair | None:
+        """One tensor of A, as it is, transposed or reshaped."""
+        found = []
+        for name, transform in self.by_start.get(_start(array), ()):
+            source = _apply(self.weights[name], transform)
+            if source.size == array.size and np.array_equal(source.ravel(), array.ravel()):
+                found.append((name != target, _last(name) != _last(target), transform != "same", name, transform))
+        if not found:
+            return None
+        *_, name, transform = min(found)
+        return ParamPair(target, (Piece(name, transform=transform),), how="value")
+
+    def joined(self, target: str, array: Array) -> ParamPair | None:
+        """Rows of A's tensors one after the other, in B's layout or in the transposed one."""
+        for transform, turned in _turned(array):
+            pieces = self._pieces(turned)
+            if pieces is not None:
+                return ParamPair(target, pieces, transform, "value")
+        return None
+
+    def _pieces(self, array: Array) -> tuple[Piece, ...] | None:
+        pieces: list[Piece] = []
+        row = 0
+        while row < len(array):
+            best: Piece | None = None
+            length = 0
+            for name, own in self.weights.items():
+                for transform, source in _turned(own):
+                    piece, rows = _run_of_rows(array, row, name, transform, source)
+                    if rows > length:
+                        best, length = piece, rows
+            if best is None or len(pieces) >= _MOST_PIECES:
+                return None
+            pieces.append(best)
+            row += length
+        return tuple(pieces)
+
+
+def _run_of_rows(array: Array, row: int, name: str, transform: str, source: Array) -> tuple[Piece | None, int]:
+    """How many rows from ``row`` on are consecutive rows of a tensor of A."""
+    if source.ndim != array.ndim or source.shape[1:] != array.shape[1:] or not source.ndim:
+        return None, 0
+    starts = np.flatnonzero(source.reshape(len(source), -1)[:, 0] == array[row].ravel()[0])
+    best, length = None, 0
+    for start in starts[:8].tolist():
+        most = min(len(source) - start, len(array) - row)
+        same = (source[start : start + most] == array[row : row + most]).reshape(most, -1).all(axis=1)
+        rows = most if same.all() else int(np.argmin(same))
+        if rows > length:
+            whole = start == 0 and rows == len(source)
+            best = Piece(name, None if whole else start, None if whole else start + rows, transform)
+            length = rows
+    # A single number may be anywhere by chance.
+    return (best, length) if length > 1 or array[row].size > 1 or len(array) == 1 else (None, 0)
+
+
+def _turned(array: Array) -> list[tuple[str, Array]]:
+    return [("same", array)] + ([("transpose", array.T)] if array.ndim == 2 else [])
+
+
+def _apply(array: Array, transform: str) -> Array:
+    return array.T if transform == "transpose" else array
+
+
+def _start(array: Array) -> Any:
+    flat = array.ravel() if array.flags.c_contiguous else array.flat
+    return (array.size, *(float(np.real(flat[i])) for i in range(min(3, array.size))))
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def convert_state_dict(found: ParamMap, state_dict: Mapping[str, Any]) -> dict[str, Any]:
+    """A state dict of A's as one of B's; tensors come back as what they were given as."""
+    missing = [name for pair in found.pairs for name in pair.sources if name not in state_dict]
+    if missing:
+        raise ComparisonError(
+            f"The state dict lacks {', '.join(missing[:5])}, which the parameter map takes from A. "
+            "Pass a state dict of the first model of the comparison."
+        )
+    arrays = {name: as_array(tensor) for name, tensor in state_dict.items()}
+    like = next(iter(state_dict.values()), None)
+    converted: dict[str, Any] = {}
+    for pair in found.pairs:
+        array = np.ascontiguousarray(pair.convert(arrays)).copy()
+        shape = found.shapes.get(pair.target)
+        array = array if shape is None else array.reshape(shape)
+        source = state_dict[pair.sources[0]]
+        # Both libraries' tensors know how to make one of an array; numpy arrays stay arrays.
+        converted[pair.target] = array if isinstance(like, np.ndarray) else _as_given(source, array)
+    return converted
+
+
+def _as_given(source: Any, array: Array) -> Any:
+    filled = source.detach().new_empty(array.shape)
+    filled.numpy()[...] = array
+    return filled
