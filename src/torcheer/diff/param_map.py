@@ -69,8 +69,8 @@ class ParamMap:
     only_a: list[str] = field(default_factory=list)
     only_b: list[str] = field(default_factory=list)
     layers: list[tuple[str, str]] = field(default_factory=list)  # modules that correspond, where it is known
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of B's tensors, where a piece is reshaped
     uneven: list[str] = field(default_factory=list)  # tensors that one of two such modules has alone
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of B's tensors, where a piece is reshaped
 
     def convert(self, weights: Weights, shapes: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, Array]:
         """A's weights (or gradients) as B's. Tensors whose sources are not all given are left out."""
@@ -99,8 +99,9 @@ class ParamMap:
             ParamPair(pair["target"], tuple(Piece(**piece) for piece in pair["pieces"]), pair["transform"], pair["how"])
             for pair in data["pairs"]
         ]
+        shapes = {name: tuple(shape) for name, shape in data.get("shapes", {}).items()}
         layers = [(one, other) for one, other in data.get("layers", [])]
-        return cls(pairs, data["only_a"], data["only_b"], layers, data.get("uneven", []))
+        return cls(pairs, data["only_a"], data["only_b"], layers, data.get("uneven", []), shapes)
 
     def __str__(self) -> str:
         lines = [str(pair) for pair in self.pairs]
