@@ -100,7 +100,8 @@ def watch(
     label = "-".join(type(one).__name__ for one in models.values())
     place = place_of(label, dir if dir is not None else standalone_dir, name, resume)
     facts = {"name": place.folder.name, "model": label, "bins": bins, "torcheer": _version()}
-    made = [import_module(_BACKENDS[one]).backend(place.folder, options) for one in wanted if one in _BACKENDS]
+    sent = [one for one in wanted if one in _BACKENDS] if place.rank == 0 else []
+    made = [import_module(_BACKENDS[one]).backend(place.folder, options) for one in sent]
     settings = {"start_step": start_step, "verbose": verbose, "max_size_bytes": max_size_bytes, "facts": facts}
     watching = Watch(models, options, place, made, settings)
     if disable_inplace:

@@ -152,8 +152,10 @@ def open_to_read(folder: Path, rank: int) -> sqlite3.Connection:
             f"file:{_quoted(path)}?{options}", uri=True, timeout=5, isolation_level=None, check_same_thread=False
         )
         try:
-            check_version(folder, connection.execute("PRAGMA user_version").fetchone()[0])
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            check_version(folder, version)
+            if version == 0:  # its tables are being made
+                raise StoreError(f"{path} holds nothing yet. Open it a little later.")
             return connection
         except sqlite3.OperationalError as error:  # a folder without write access: no shared memory for the log
             connection.close()

@@ -174,6 +174,7 @@ class Writer:
                     return
                 self._write(works)
             finally:
+                works = []  # what they hold, a step's tensors or a recording, is not to wait for the next
                 self._queue.task_done()
 
     def _write(self, works: list[Work]) -> None:

@@ -80,6 +80,12 @@ class Places:
         self._by_address: dict[str, ModulePlace] = {}
         self._params: dict[tuple[str, str, str], int] = {}
 
+    def refresh_if_changed(self, model: Module) -> None:
+        """Look at the model again if a module has come or gone."""
+        now = [id(module) for module in original_of(model).modules()]
+        if len(now) != len(self.modules) or any(number not in self.modules for number in now):
+            self.refresh(model)
+
     def refresh(self, model: Module) -> None:
         """Look at the model as it stands now: modules may have come, gone or been replaced."""
         found = {}

@@ -52,9 +52,14 @@ class Sink:
         self._series: dict[int, Series] = {}
         self._structures: dict[str, Structure] = {}
         self._recorded: dict[str, bool] = {}  # watcher → whether its newest way of running has been recorded
-        self._num_recordings = len(list(writer.folder.glob("graph-*.tch")))
+        # Each process of a run has its own recordings, as it has its own file.
+        self._recording_name = "graph-{:04d}.tch" if writer.rank == 0 else f"graph-rank-{writer.rank}-{{:04d}}.tch"
+        self._num_recordings = 0
+        while (writer.folder / self._recording_name.format(self._num_recordings + 1)).exists():
+            self._num_recordings += 1
         self._noted: set[str] = set()
         self._has_warned = False
+        self._to_warn: list[str] = []  # of backends that failed, for the training thread
         self.watchers: list[Any] = []
         self._published: dict[int, tuple[int, int]] = {}
         self.after_step: Callable[[StepRows], None] | None = None  # on the writer's thread
@@ -62,7 +67,9 @@ class Sink:
 
     @property
     def is_open(self) -> bool:
-        """Is there still somebody to write to?"""
+        """Is there still somebody to write to? Asked on the training thread, which is where warnings are seen."""
+        while self._to_warn:
+            warnings.warn(self._to_warn.pop(), stacklevel=2)
         if self.writer.failure is not None and not self._has_warned:
             self._has_warned = True
             warnings.warn(
@@ -105,16 +112,24 @@ class Sink:
             forward.start_again()
             self.note_once(watcher.step, "not-recorded", f"The graph of operations could not be recorded: {error}")
             return call()
-        self._add_recording(watcher, session, model, f"graph-{self._num_recordings:04d}.tch")
+        session.let_go()
+        self._add_recording(watcher, session, model, self._recording_name.format(self._num_recordings))
         return out
 
     def _add_recording(self, watcher: Watched, session: TorchSession, model: Any, name: str) -> None:
         modules, step, owner = modules_of(model), max(watcher.step, 0), watcher.name
 
         def write() -> None:
-            record = session.record()
-            record_file.write(record, {}, self.writer.folder / name)
-            structure = {**structure_of(record, modules, step), "record": name}
+            try:
+                record = session.record()
+                record_file.write(record, {}, self.writer.folder / name)
+                structure = {**structure_of(record, modules, step), "record": name}
+            except OSError:
+                raise  # the disk: nothing can be written
+            except Exception as error:  # noqa: BLE001 - a graph that cannot be drawn must not cost the run
+                text = f"The graph of operations could not be built: {type(error).__name__}: {error}"
+                self.note_once(step, "not-recorded", text)
+                return
             self._set_structure(owner, step, structure)
 
         self.writer.do(write)
@@ -159,8 +174,7 @@ class Sink:
         def write() -> None:
             numbers = {name: float(value) for name, value in values.items()}
             self.writer.write_scalars(step, numbers, moment)
-            for backend in self._backends:
-                backend.add_scalars(step, numbers)
+            self._tell_backends(lambda backend: backend.add_scalars(step, numbers))
 
         self.writer.do(write)
 
@@ -171,11 +185,22 @@ class Sink:
         if self._rules is not None:
             for finding in self._rules.check(rows, self._series):
                 self.writer.write_alert(rows.step, finding.rule, finding.series, finding.message)
-        for backend in self._backends:
-            backend.add_step(rows, self._series)
+        self._tell_backends(lambda backend: backend.add_step(rows, self._series))
         if self.after_step is not None:
             self.after_step(rows)
         return rows
+
+    def _tell_backends(self, tell: Callable[[Backend], None]) -> None:
+        for backend in list(self._backends):
+            try:
+                tell(backend)
+            except Exception as error:  # noqa: BLE001 - another package's code, and the run must go on without it
+                self._backends.remove(backend)
+                text = f"{type(backend).__name__}: {type(error).__name__}: {error}"
+                self._to_warn.append(
+                    f"torcheer sends nothing more to {text}. The run in {self.writer.folder} is still written."
+                )
+                self.note_once(0, "backend", f"From here on nothing was sent to {text}")
 
     def _publish_open(self) -> None:
         """Show a step that waits for its optimizer, or for the next forward. It is written again when complete."""
@@ -191,8 +216,7 @@ class Sink:
 
     def close(self) -> None:
         self.writer.close()
-        for backend in self._backends:
-            backend.close()
+        self._tell_backends(lambda backend: backend.close())
 
 
 class _State:

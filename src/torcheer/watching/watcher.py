@@ -95,6 +95,9 @@ class Watcher(LoopListener):
         model = self._model()
         if model is None:
             return
+        unit, time_of = self.options.time_log
+        if time_of is not None:
+            self._sink.add_scalars(self.step, {unit: time_of(model, self.step)})
         step = self.open = LoggedStep(self._lane("train"), self.step)
         self._stepped.clear()
         places = self._places_of("train", model)
@@ -238,9 +241,6 @@ class Watcher(LoopListener):
             self._gradients.stop()
         self.num_logged += 1
         self._sink.add_step(step)
-        unit, time_of = self.options.time_log
-        if time_of is not None:
-            self._sink.add_scalars(step.step, {unit: time_of(self._model(), step.step)})
 
     def stop(self) -> None:
         """Leave the model as it was."""
@@ -264,6 +264,8 @@ class Watcher(LoopListener):
             lane = self._lane(mode)
             places = self._places[mode] = Places(self.name, lane, self._sink.register, self.options.ignored)
             places.refresh(model)
+        else:
+            places.refresh_if_changed(model)
         return places
 
 
