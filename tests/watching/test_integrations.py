@@ -91,25 +91,26 @@ def test_lightning_that_fails_ends_the_watch(tmp_path: Path) -> None:
     from torcheer.integrations.lightning import EPOCHS, WatchCallback
 
     module = _module(True)
-    plain = module.training_step
+    plain = module.forward
 
-    def training_step(batch: Any, number: int) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
         if module.global_step == 8:
             raise ValueError("of the user's")
-        return plain(batch, number)
+        return plain(x)
 
-    module.training_step = training_step
+    module.forward = forward
     with pytest.raises(ValueError, match="of the user's"):
         _fit(module, WatchCallback(time_log=EPOCHS, **_options(tmp_path)), tmp_path, num_sanity_val_steps=0)
     assert not all_watches()
     with Run.open(tmp_path / "runs" / "run") as run:
         assert len(run.rows("net.0/param_grad/weight")) == 8
-        assert run.scalars("epoch").values.tolist() == [0] * 6 + [1] * 2
+        assert run.scalars("epoch").values.tolist() == [0] * 6 + [1] * 3
 
 
 def test_lightning_with_the_same_result(tmp_path: Path) -> None:
-    from torcheer.integrations.lightning import WatchCallback
     import lightning.pytorch as pl
+
+    from torcheer.integrations.lightning import WatchCallback
 
     def weights(callback: Any) -> list[Tensor]:
         torch.manual_seed(0)

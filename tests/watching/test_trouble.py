@@ -77,7 +77,7 @@ def test_options_that_make_no_sense(watch: Any, tmp_path: Path, options: dict[st
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_things_that_are_no_model(watch: Any) -> None:
-    with pytest.raises(WatchError, match="takes an nn.Module, and was given list"):
+    with pytest.raises(WatchError, match=r"takes an nn\.Module, and was given list"):
         watch([Net()])
     with pytest.raises(WatchError, match="given str as 'b'"):
         watch({"a": Net(), "b": "Net"})
@@ -226,13 +226,17 @@ def test_a_backend_that_fails_does_not_stop_the_others(watch: Any) -> None:
     watching = watch(model)
     watching._sink._backends.append(Broken())
     with pytest.warns(UserWarning, match="Broken: RuntimeError: the connection is gone.*is still written"):
-        train(model, _batch, 5)
-        watching.flush()
-        train(model, _batch, 5)
+        _train_with_a_pause(watching, model)
     assert watching.failure is None
     assert len(rows(watching, "fc1/param_grad/weight")) == 10
     with watching.open() as run:
         assert "backend" in [note.code for note in run.notes()]
+
+
+def _train_with_a_pause(watching: Any, model: nn.Module) -> None:
+    train(model, _batch, 5)
+    watching.flush()
+    train(model, _batch, 5)
 
 
 def test_a_function_of_time_that_fails_is_the_users(watch: Any) -> None:
