@@ -91,6 +91,73 @@ def test_losses_and_optimizers_of_the_user() -> None:
     assert lost.first.stage == "backward"
 
 
+OPTIMIZERS: dict[str, tuple[Any, Any]] = {
+    "SGD": (lambda p: paddle.optimizer.SGD(0.1, parameters=p), lambda p: torch.optim.SGD(p, 0.1)),
+    "Momentum": (
+        lambda p: paddle.optimizer.Momentum(0.1, 0.9, parameters=p),
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+    ),
+    "Adam": (lambda p: paddle.optimizer.Adam(0.01, parameters=p), lambda p: torch.optim.Adam(p, 0.01)),
+    "AdamW": (
+        lambda p: paddle.optimizer.AdamW(0.01, parameters=p, weight_decay=0.05),
+        lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.05),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("torch_first", [False, True])
+def test_optimizers(name: str, torch_first: bool) -> None:
+    layer, module = PaddleNet(), TorchNet()
+    models, made = (
+        (layer, module),
+        [make(list(m.parameters())) for make, m in zip(OPTIMIZERS[name], (layer, module), strict=True)],
+    )
+    if torch_first:
+        models, made = models[::-1], made[::-1]
+    report = tl.autodiff(*models, X, optimizers=made, steps=4, options={"atol": 1e-4})
+    assert report, str(report)
+    assert report.num_steps == 4
+
+
+@pytest.mark.parametrize(
+    ("paddles", "torchs", "step"),
+    [
+        (lambda p: paddle.optimizer.SGD(0.1, parameters=p), lambda p: torch.optim.SGD(p, 0.2), 0),
+        # A momentum shows from the second step on.
+        (lambda p: paddle.optimizer.Momentum(0.1, 0.9, parameters=p), lambda p: torch.optim.SGD(p, 0.1, 0.5), 1),
+        (
+            lambda p: paddle.optimizer.AdamW(0.01, parameters=p, weight_decay=1.0),
+            lambda p: torch.optim.AdamW(p, 0.01),
+            0,
+        ),
+    ],
+    ids=["learning rate", "momentum", "decay"],
+)
+def test_optimizers_that_differ(paddles: Any, torchs: Any, step: int) -> None:
+    layer, module = PaddleNet(), TorchNet()
+    made = paddles(layer.parameters()), torchs(list(module.parameters()))
+    report = tl.autodiff(layer, module, X, optimizers=made, steps=3, options={"atol": 1e-4})
+    assert not report
+    assert report.first is None, "forward and backward agree"
+    assert {(one.what, one.step) for one in report.params} == {("weight", step)}
+
+
+def test_losses_and_optimizers_that_make_no_sense() -> None:
+    layer, module = PaddleNet(), TorchNet()
+    sgd = torch.optim.SGD(module.parameters(), 0.1)
+    with pytest.raises(
+        ComparisonError, match=r"the paddle model was given a torch\.optim\.sgd\.SGD\. Pass one optimizer per"
+    ):
+        tl.autodiff(layer, module, X, optimizers=sgd)
+    with pytest.raises(ComparisonError, match=r"optimizers has 1 entries\. It takes two"):
+        tl.autodiff(layer, module, X, optimizers=[sgd])
+    with pytest.raises(ComparisonError, match="loss_fn returned a float for the torch model"):
+        tl.autodiff(layer, module, X, loss_fn=(lambda out: out.sum(), lambda out: 3.0))
+    with pytest.raises(ComparisonError, match="inp is None"):
+        tl.autodiff(layer, module, None)
+
+
 def test_an_optimizer_goes_on_as_if_nothing_had_been() -> None:
     layer, module = PaddleNet(), TorchNet()
     optimizer = paddle.optimizer.Adam(0.01, parameters=layer.parameters())
@@ -146,8 +213,8 @@ def test_a_recurrent_layer_in_eval_mode() -> None:
 
 @pytest.mark.parametrize(
     "inp",
-    [{"x": X, "scale": 2.0}, (X, 2.0), X, torch.from_numpy(X), paddle.to_tensor(X), [X]],
-    ids=["dict", "tuple", "array", "torch tensor", "paddle tensor", "list"],
+    [{"x": X, "scale": 2.0}, (X, 2.0), X, torch.from_numpy(X), paddle.to_tensor(X), [X], X.astype("float64")],
+    ids=["dict", "tuple", "array", "torch tensor", "paddle tensor", "list", "double"],
 )
 def test_inputs(inp: Any) -> None:
     assert tl.autodiff(PaddleNet(), TorchNet(), inp, options={"atol": 1e-4})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torcheer.api.history import is_paddle
+from torcheer.errors import ComparisonError
 
 if TYPE_CHECKING:
     from torcheer.diff.autodiff import AutodiffReport
@@ -48,7 +49,8 @@ def autodiff(
     """Run two models forward, backward and through a training step on one input, and report what differs.
 
     model_a, model_b: each a ``torch.nn.Module`` or a ``paddle.nn.Layer``, in either order.
-    inp: the input; a tensor, an array, a tuple of positional arguments or a dict of keyword arguments.
+    inp: the input; a tensor, an array, a tuple of positional arguments or a dict of keyword arguments. Each model
+        gets tensors of its own framework, and float32 ones of float64 arrays if its parameters are float32.
     auto_weights: give both models the same seeded weights first, carried over by the parameter map.
     layer_map: layers of the first model to those of the second, ``{"fc1": "head.0"}``, where it cannot be told.
     param_map: which parameter of the second model is which of the first, where more than the layers must be told;
@@ -69,8 +71,10 @@ def autodiff(
     from torcheer.diff.layer_map import known_of, map_layers
 
     options = {**(options or {}), **({} if steps is None else {"steps": steps})}
-    given = (None, None) if optimizers is None else tuple(optimizers)
-    losses = tuple(loss_fn) if isinstance(loss_fn, (tuple, list)) else (loss_fn, loss_fn)
+    if inp is None:
+        raise ComparisonError("autodiff runs both models on inp, and inp is None. Pass () where they take no input.")
+    given = _pair("optimizers", optimizers if isinstance(optimizers, (tuple, list)) else (optimizers, optimizers))
+    losses = _pair("loss_fn", loss_fn if isinstance(loss_fn, (tuple, list)) else (loss_fn, loss_fn))
     side_a = side_of(model_a, inp, loss=losses[0], optimizer=given[0])
     side_b = side_of(model_b, inp, loss=losses[1], optimizer=given[1])
     if param_map is None:
@@ -79,6 +83,12 @@ def autodiff(
     if show:
         print(report)
     return report
+
+
+def _pair(name: str, given: Sequence[Any]) -> Sequence[Any]:
+    if len(given) != 2:
+        raise ComparisonError(f"{name} has {len(given)} entries. It takes two: for the first model and for the second.")
+    return given
 
 
 def copy_weights(source: Any, target: Any, *, layer_map: Mapping[str, str] | None = None, inp: Any = None) -> ParamMap:
@@ -118,7 +128,6 @@ def register_layer_pair(
     """
     # numpy: only a comparison needs it.
     from torcheer.diff.forms import TRANSFORMS, Form, register
-    from torcheer.errors import ComparisonError
 
     for name, transform in (transforms or {}).items():
         if transform not in TRANSFORMS:

@@ -5,6 +5,7 @@ numpy has no bfloat16 and computes slowly in float16, so low precision is widene
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,14 @@ def _from_paddle(contents: Any) -> Array:
     if "bfloat16" in str(contents.dtype) or "float8" in str(contents.dtype):
         contents = contents.astype("float32")
     return np.asarray(contents.cpu().numpy())
+
+
+def for_model(given: Any, param_dtypes: Iterable[object]) -> Array:
+    """An array or tensor as an array for a model: numpy's float64 becomes float32 for a float32 model."""
+    array = np.asarray(given) if hasattr(given, "__array_interface__") else as_array(given)
+    names = {str(dtype).rpartition(".")[2] for dtype in param_dtypes}
+    is_single = {name for name in names if "float" in name} == {"float32"}
+    return array.astype(np.float32) if is_single and array.dtype == np.float64 else array
 
 
 def is_float(array: Array) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from torcheer.diff.arrays import Array
+from torcheer.errors import ComparisonError
 from torcheer.record.model import Record
 from torcheer.record.payload import Payloads
 
@@ -85,3 +86,23 @@ class Side(Protocol):
 
     def restore(self) -> None:
         """Put weights, buffers, modes and random state back as they were when the side was made."""
+
+
+def check_optimizer(optimizer: Any, expected: type, framework: str) -> None:
+    """Raise ``ComparisonError`` unless this is None or an optimizer of the side's own framework."""
+    if optimizer is not None and not isinstance(optimizer, expected):
+        raise ComparisonError(
+            f"optimizers: the {framework} model was given a {type(optimizer).__module__}."
+            f"{type(optimizer).__qualname__}. "
+            "Pass one optimizer per model, in the order of the models: optimizers=(first, second)."
+        )
+
+
+def check_loss(loss: Any, expected: type, framework: str) -> Any:
+    """Raise ``ComparisonError`` unless a user's function has made a tensor of the side's own framework."""
+    if not isinstance(loss, expected):
+        raise ComparisonError(
+            f"loss_fn returned a {type(loss).__qualname__} for the {framework} model. It takes what the model returns "
+            f"and returns a {framework} tensor. Where one function cannot serve both, pass loss_fn=(first, second)."
+        )
+    return loss

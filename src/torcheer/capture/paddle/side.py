@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import paddle
@@ -14,8 +14,8 @@ from torcheer.capture.paddle.forms import ABSORBED
 from torcheer.capture.paddle.private import OptimizerState, copied, has_contents
 from torcheer.capture.paddle.session import PaddleSession, arrange_call
 from torcheer.capture.paddle.tensors import is_tensor, keep
-from torcheer.diff.arrays import Array, as_array
-from torcheer.diff.side import Leaf, Recording, Weights
+from torcheer.diff.arrays import Array, as_array, for_model
+from torcheer.diff.side import Leaf, Recording, Weights, check_loss, check_optimizer
 from torcheer.errors import ComparisonError
 
 Loss = Callable[[Any], Any]
@@ -28,6 +28,7 @@ class PaddleSide:
     framework = "paddle"
 
     def __init__(self, model: Any, inputs: Arguments, *, loss: Loss | None = None, optimizer: Any = None) -> None:
+        check_optimizer(optimizer, paddle.optimizer.Optimizer, self.framework)
         self.model = model
         self.inputs = inputs
         self.loss = loss
@@ -82,7 +83,7 @@ class PaddleSide:
         """Run one layer by itself."""
         layer = next(layer for name, layer in _layers(self.model) if name == address)
         with paddle.no_grad():
-            out = layer(*(as_tensors(array, None) for array in inputs))
+            out = layer(*(as_tensors(array) for array in inputs))
         return [as_array(tensor) for _, tensor in tensors_in(out, is_tensor)]
 
     def backward(self, cotangents: list[Array] | None) -> dict[str, Array | None]:
@@ -100,7 +101,7 @@ class PaddleSide:
     def _run_backward(self, session: PaddleSession, cotangents: list[Array] | None) -> None:
         try:
             if self.loss is not None:
-                self.loss(session.output).backward()
+                check_loss(self.loss(session.output), paddle.Tensor, self.framework).backward()
             else:
                 outputs = [tensor for _, tensor in tensors_in(session.output, is_tensor) if _is_float(tensor)]
                 given = [_like(array, tensor) for tensor, array in zip(outputs, cotangents or (), strict=True)]
@@ -216,20 +217,20 @@ def paddle_call(model: Any, given: Any) -> Arguments:
         raise ComparisonError(f"A {type(model).__name__} was given where a paddle.nn.Layer is expected.")
     if given is None:
         return Arguments((), {})
-    anchor = next(iter(model.parameters()), None)
-    return arrange_call(model, (as_tensors(given, None if anchor is None else anchor.place),), {})
+    return arrange_call(model, (as_tensors(given, list(model.parameters())),), {})
 
 
-def as_tensors(given: Any, place: Any) -> Any:
-    """The same structure with arrays as Paddle's tensors."""
+def as_tensors(given: Any, params: Sequence[Any] = ()) -> Any:
+    """The same structure with arrays as Paddle's tensors, such as a model with these parameters takes."""
     if isinstance(given, paddle.Tensor):
         return given
     if hasattr(given, "__array_interface__") or hasattr(given, "__array__"):
-        return paddle.to_tensor(as_array(given), place=place)
+        array = for_model(given, [param.dtype for param in params])
+        return paddle.to_tensor(array, place=params[0].place if params else None)
     if isinstance(given, (tuple, list)) and not hasattr(given, "_fields"):
-        return type(given)(as_tensors(item, place) for item in given)
+        return type(given)(as_tensors(item, params) for item in given)
     if isinstance(given, dict):
-        return {key: as_tensors(item, place) for key, item in given.items()}
+        return {key: as_tensors(item, params) for key, item in given.items()}
     return given
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from torcheer.capture.torch.inputs import Inputs, arrange
-from torcheer.diff.arrays import as_array
+from torcheer.diff.arrays import for_model
 from torcheer.errors import ComparisonError
 
 Tensor = torch.Tensor
@@ -21,21 +22,18 @@ def torch_call(model: Any, given: Any) -> Inputs:
         )
     if given is None:
         return Inputs((), {})
-    anchor = next(iter(model.parameters()), None)
-    device = anchor.device if anchor is not None else torch.device("cpu")
-    return arrange(model, (as_tensors(given, device),), {})
+    return arrange(model, (as_tensors(given, list(model.parameters())),), {})
 
 
-def as_tensors(given: Any, device: torch.device) -> Any:
-    """The same structure with arrays as tensors, and everything on one device."""
+def as_tensors(given: Any, params: Sequence[Tensor]) -> Any:
+    """The same structure with arrays as tensors, such as a model with these parameters takes, on its device."""
+    device = params[0].device if params else torch.device("cpu")
     if isinstance(given, Tensor):
         return given.to(device)
-    if hasattr(given, "__array_interface__"):
-        return torch.tensor(given, device=device)
-    if hasattr(given, "__array__"):  # another framework's
-        return torch.tensor(as_array(given), device=device)
+    if hasattr(given, "__array_interface__") or hasattr(given, "__array__"):  # numpy's, or another framework's
+        return torch.tensor(for_model(given, [param.dtype for param in params]), device=device)
     if isinstance(given, (tuple, list)) and not hasattr(given, "_fields"):
-        return type(given)(as_tensors(item, device) for item in given)
+        return type(given)(as_tensors(item, params) for item in given)
     if isinstance(given, dict):
-        return {key: as_tensors(item, device) for key, item in given.items()}
+        return {key: as_tensors(item, params) for key, item in given.items()}
     return given

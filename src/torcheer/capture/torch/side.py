@@ -16,7 +16,7 @@ from torcheer.capture.torch.state import RunState, set_host_random_state, set_ra
 from torcheer.capture.torch.structure import snapshot
 from torcheer.capture.torch.tape import named_tensors
 from torcheer.diff.arrays import Array, as_array
-from torcheer.diff.side import Leaf, Recording, Weights
+from torcheer.diff.side import Leaf, Recording, Weights, check_loss, check_optimizer
 from torcheer.errors import ComparisonError
 
 Tensor = torch.Tensor
@@ -37,6 +37,7 @@ class TorchSide:
         loss: Loss | None = None,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
+        check_optimizer(optimizer, torch.optim.Optimizer, self.framework)
         self.model = model
         self.inputs = inputs
         self.loss = loss
@@ -107,7 +108,7 @@ class TorchSide:
         assert session is not None, "record_forward comes first"
         with session.watching_backward():
             if self.loss is not None:
-                self.loss(session.output).backward()
+                check_loss(self.loss(session.output), Tensor, self.framework).backward()
             else:
                 outputs = [t for _, t in named_tensors(session.output) if t.is_floating_point() or t.is_complex()]
                 given = [torch.from_numpy(array).to(t) for t, array in zip(outputs, cotangents or (), strict=True)]
