@@ -22,7 +22,8 @@ SOURCES = str(Path(torcheer.__file__).resolve().parents[1])
 def output_of(name: str, folder: Path) -> str:
     """What an example prints, run from another folder."""
     result = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
+        # Paddle says the second on import; nothing here compiles.
+        [sys.executable, "-W", "error", "-W", "ignore:No ccache found", str(EXAMPLES / f"{name}.py")],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": SOURCES, "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
@@ -50,7 +51,9 @@ def section(demo: str, number: int) -> str:
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"alexnet", "recurrent", "demo", "models", "torchbug_demo"}
+    """By a function of its name, or, the demo, by several."""
+    tested = {name.removeprefix("test_") for name in globals()}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} <= {*tested, "demo", "models"}
 
 
 def test_alexnet(tmp_path: Path) -> None:
@@ -82,6 +85,19 @@ def test_torchbug_demo(tmp_path: Path) -> None:
     assert "prelu of Target Model: no such module is called on the other side" in section(printed, 5)
     assert "Third Convolution = Second Convolution" in section(printed, 6)
     assert "First Linear Layer of New Model: no equal" in section(printed, 6)
+
+
+def test_paddle_to_torch(tmp_path: Path) -> None:
+    pytest.importorskip("paddle")
+    parts = output_of("paddle_to_torch", tmp_path).split("\n---- ")[1:]
+    assert len(parts) == 6
+    assert "Comes from `norm` vs `norm`: its inputs are equal and its outputs are not\n" in parts[0]
+    assert "the inputs of `tags` differ already, and every layer before it agrees" in parts[1]
+    assert all("FAILED !!!" in part for part in parts[:2])
+    assert all(part.rstrip().endswith("SUCCESS !!!") for part in parts[2:4])
+    assert "hidden.weight = hidden.weight.T\n" in parts[4]
+    assert "Outputs differ by at most" in parts[4]
+    assert "Layer linear_1_7, operation 9/13:" in parts[5]
 
 
 def test_demo_records_and_prints(demo: str) -> None:

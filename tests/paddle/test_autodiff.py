@@ -39,6 +39,22 @@ def test_a_mistake_is_named_at_its_layer(bug: bugs.Bug) -> None:
     assert "FAILED !!!" in str(report)
 
 
+def test_the_report_is_short_and_folds_the_frameworks() -> None:
+    pair = MODEL_PAIRS["encoder"]
+    layer, module = pair.make()
+    module.encoder.layers[1].activation = torch.nn.functional.relu
+    report = tl.autodiff(layer, module, pair.inputs(), options={"atol": 1e-4})
+    text = str(report)
+    assert report.blamed == ("encoder.layers.1", "encoder.layers.1")
+    assert text.count("After training, ") == 8
+    assert f"\n… and {len(report.params) - 8} more: report.params has them all.\n" in text
+    assert "    … 2 frames of paddle itself\n" in text
+    assert text.endswith("    … 3 frames of torch itself")
+    assert "return self.head(self.encoder(x)[:, 0])\n    … " in text
+    assert "The largest is at [" in text
+    assert "site-packages" not in text
+
+
 # -- options, losses, optimizers ---------------------------------------------------------------------------------
 
 

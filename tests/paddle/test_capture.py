@@ -252,6 +252,13 @@ def test_wrong_input_is_refused_before_the_run() -> None:
         tl.log_forward_pass(models.Shared(), paddle.rand([2, 4]), layers_to_save=["nothing"])
 
 
+@pytest.mark.parametrize("name", ["profile", "summary", "validate", "watch", "InspectorGadgets"])
+def test_what_measures_pytorch_refuses_a_paddle_layer(name: str) -> None:
+    given = (paddle.rand([2, 4]),) if name in {"profile", "summary", "validate"} else ()
+    with pytest.raises(CaptureError, match=f"tl.{name} works on PyTorch models, and was given one of Paddle's"):
+        getattr(tl, name)(models.Shared(), *given)
+
+
 def test_metadata_alone_keeps_nothing_alive() -> None:
     alive: list[Any] = []
 

@@ -105,6 +105,15 @@ def is_paddle(*values: Any) -> bool:
     return layer is not None and tensor is not None and any(isinstance(value, (layer, tensor)) for value in values)
 
 
+def refuse_paddle(name: str, *values: Any) -> None:
+    """Raise ``CaptureError`` where a function that measures PyTorch was given something of Paddle's."""
+    if is_paddle(*values):
+        raise CaptureError(
+            f"tl.{name} works on PyTorch models, and was given one of Paddle's, whose backward operations, memory and "
+            "kernels cannot be seen. For a Paddle layer there are tl.log_forward_pass, tl.autodiff and tl.copy_weights."
+        )
+
+
 def _are_keys(layers: LayersToSave) -> bool:
     return layers is not None and not callable(layers) and not (isinstance(layers, str) and layers in {"all", "none"})
 
@@ -125,6 +134,7 @@ def validate(model: Any, *args: Any, **kwargs: Any) -> Validation:
     its recorded output; every tensor an op read is what its parents wrote; changing a parent changes the op;
     an independent census of ATen calls finds none missing. Model and random state are left as they were.
     """
+    refuse_paddle("validate", model)
     # As above.
     from torcheer.capture.torch import inputs
     from torcheer.capture.torch.validate import validate_capture

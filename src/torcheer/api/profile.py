@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from torcheer.api.history import refuse_paddle
 from torcheer.errors import CaptureError, TorcheerError
 from torcheer.profiling import Report, build
 from torcheer.profiling.export import check_writable, write_json
@@ -44,6 +45,7 @@ def profile(
     from torcheer.capture.torch import inputs
     from torcheer.capture.torch.profiled import Wish, profile_fake, profile_run
 
+    refuse_paddle("profile", model)
     chosen = _measures(measure)
     if execution not in EXECUTIONS:
         raise CaptureError(f"execution is {execution!r}. It takes one of {', '.join(map(repr, EXECUTIONS))}.")
@@ -70,6 +72,7 @@ def summary(model: Any, *args: Any, input_size: Any = None, execution: str | Non
     Inputs are given as to ``log_forward_pass``, or as ``input_size``, a shape or a list of shapes. Without any, nothing
     is run. A model on the meta device is run without computing anything, and so is any with ``execution="fake"``.
     """
+    refuse_paddle("summary", model)
     # torch takes seconds to import; only a run needs it.
     from torcheer.capture.torch import profiled
 
@@ -223,6 +226,7 @@ def _named(models: Any) -> dict[str, Any]:
             while (key := name if count == 1 else f"{name}_{count}") in named:
                 count += 1
             named[key] = model
+    refuse_paddle("InspectorGadgets", *named.values())
     wrong = next((type(model).__name__ for model in named.values() if not hasattr(model, "named_modules")), None)
     if wrong is not None or not named:
         what = "an empty list" if wrong is None else f"a {wrong}"

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from torcheer.api.history import refuse_paddle
 from torcheer.errors import TorcheerError, WatchError, near_misses
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def watch(
 
     del delay_log_multi_backward, delay_log_multibackward  # what they ask for is always so
     models = dict(module) if isinstance(module, Mapping) else {"": module}
+    refuse_paddle("watch", *models.values())
     for model_name, model in models.items():
         refuse_watched(model_name, model)
     options = of_options.check(

@@ -25,6 +25,7 @@ from torcheer.errors import ComparisonError
 
 DEFAULT_ATOL = 1e-4  # of PPAutoDiff's example; single precision through some dozen layers stays below it
 DEFAULT_RTOL = 1e-7
+HEAD_LINES = 5  # of a tensor shown in the report
 _ABOUT_VARIANCES = (
     "running variances are not judged after training: PyTorch averages estimates with n - 1, Paddle with n"
 )
@@ -273,7 +274,10 @@ def _as_difference(seen: Seen | None, stage: str, step: int) -> StepDifference |
 
 
 def _head(array: Array | None) -> str:
-    return "none" if array is None else np.array2string(array, threshold=8, edgeitems=2)
+    if array is None:
+        return "none"
+    lines = np.array2string(array, threshold=8, edgeitems=2, prefix=" x: ").splitlines()
+    return "\n".join(lines if len(lines) <= HEAD_LINES else [*lines[:HEAD_LINES], " ..."])
 
 
 def _equal_grads(report: AutodiffReport) -> dict[str, bool]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import linecache
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from torcheer.record.frames import is_framework
 from torcheer.record.model import Frame
 
 if TYPE_CHECKING:
     from torcheer.diff.autodiff import AutodiffReport, ParamDifference, StepDifference
+
+
+SHOWN_PARAMS = 8  # differences of weights and gradients printed; one wrong layer makes all before it differ
 
 
 def describe(report: AutodiffReport) -> str:
@@ -16,7 +21,7 @@ def describe(report: AutodiffReport) -> str:
     name_a, name_b = report.names
     lines = [f"Max output diff is {report.max_output_diff}", *(f"Note: {note}" for note in report.notes)]
     lines += [f"Only one side has {name}." for name in report.param_map.uneven]
-    for difference in _in_order(report):
+    for difference in _in_order(report)[:SHOWN_PARAMS]:
         lines += [
             f"After training, {difference.what} value is different for param `{difference.name}`.",
             f"{name_a}: at `{difference.layer_a}` ({difference.address_a}).",
@@ -24,6 +29,8 @@ def describe(report: AutodiffReport) -> str:
             *([f"{difference.reason}."] if difference.reason else []),
             "",
         ]
+    if len(report.params) > SHOWN_PARAMS:
+        lines += [f"… and {len(report.params) - SHOWN_PARAMS} more: report.params has them all.", ""]
     if report.undetermined:
         lines.append(f"Not judged, their gradient is rounding alone: {', '.join(report.undetermined)}")
     if report.first is None or report.first.stage == "backward":
@@ -36,10 +43,14 @@ def describe(report: AutodiffReport) -> str:
     return "\n".join(lines)
 
 
-def _apart(first: StepDifference) -> str:
-    if first.distance is not None:
-        return str(first.distance)
-    return "Only one side has such a tensor" if "none" in first.heads else "The shapes differ"
+def _apart(first: StepDifference) -> list[str]:
+    apart = first.distance
+    if apart is None:
+        return ["Only one side has such a tensor" if "none" in first.heads else "The shapes differ"]
+    lines = [str(apart)]
+    if apart.value_a is not None and apart.value_b is not None:
+        lines.append(f"The largest is at {list(apart.largest_at)}: {apart.value_a:.7g} vs {apart.value_b:.7g}")
+    return lines
 
 
 def _in_order(report: AutodiffReport) -> list[ParamDifference]:
@@ -61,14 +72,19 @@ def _describe_first(first: StepDifference, report: AutodiffReport) -> list[str]:
         "",
         f"Not equal to tolerance {report.tolerance}",
         "",
-        _apart(first),
+        *_apart(first),
         f" x: {first.heads[0]}",
         f" y: {first.heads[1]}",
         "",
     ]
-    for name, stack in zip(report.names, first.stacks, strict=True):
+    for name, framework, stack in zip(report.names, report.frameworks, first.stacks, strict=True):
         lines += [f"{name[0].upper()}{name[1:]} Stacks:", "=" * 25]
-        lines += [line for frame in stack for line in _frame_lines(frame)]
+        for is_folded, frames in groupby(stack, is_framework):
+            found = list(frames)
+            if is_folded:
+                lines.append(f"    … {len(found)} {'frame' if len(found) == 1 else 'frames'} of {framework} itself")
+            else:
+                lines += [line for frame in found for line in _frame_lines(frame)]
     return lines
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from torcheer.history.structure import Structure
+from torcheer.record.frames import is_framework, is_installed
 from torcheer.record.model import Frame
-
-INSTALLED = re.compile(r"[\\/](site-packages|dist-packages)[\\/]|[\\/]lib[\\/]python3[^\\/]*[\\/]|^<frozen ")
-FRAMEWORK = re.compile(r"[\\/](site-packages|dist-packages)[\\/](torch|paddle)[\\/]|^<frozen ")
 
 
 def frame_text(frame: Frame | None) -> str:
@@ -43,8 +40,8 @@ def source(frames: tuple[Frame, ...]) -> Frame | None:
 
     A model that comes whole from an installed package has none: then it is the innermost frame outside the framework.
     """
-    for skipped in (INSTALLED, FRAMEWORK):
+    for skipped in (is_installed, is_framework):
         for frame in reversed(frames):
-            if not skipped.search(frame.file):
+            if not skipped(frame):
                 return frame
     return frames[-1] if frames else None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import paddle
-
 from torcheer.capture.paddle.side import as_tensors
 from torcheer.capture.torch.given import Maker
 
@@ -15,4 +13,4 @@ class PaddleMaker(Maker):
 
     def moved(self, value: Any) -> Any:
         """As Paddle's tensors."""
-        return as_tensors(value, paddle.device.get_device())
+        return as_tensors(value, self._params)

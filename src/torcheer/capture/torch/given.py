@@ -27,8 +27,7 @@ class Maker:
     """Makes the inputs of one model: on its device, out of one stream of random numbers."""
 
     def __init__(self, model: Any, seed: int) -> None:
-        anchor = next(iter(model.parameters()), None) if hasattr(model, "parameters") else None
-        self._device = anchor.device if isinstance(anchor, torch.Tensor) else torch.device("cpu")
+        self._params = list(model.parameters()) if hasattr(model, "parameters") else []
         self._random = torch.Generator().manual_seed(seed)
 
     def random(self, shape: tuple[int, ...], dtype: str, below: int | None) -> Any:
@@ -60,7 +59,7 @@ class Maker:
 
     def moved(self, value: Any) -> Any:
         """The same on the model's device; arrays become tensors."""
-        return as_tensors(value, self._device)
+        return as_tensors(value, self._params)
 
 
 def read_tensors(path: Path) -> Any:

@@ -1,0 +1,20 @@
+"""Whose code is a line of source: told from the path of its file alone, since a recording is read on other machines."""
+
+from __future__ import annotations
+
+import re
+
+from torcheer.record.model import Frame
+
+_INSTALLED = re.compile(r"[\\/](site-packages|dist-packages)[\\/]|[\\/]lib[\\/]python3[^\\/]*[\\/]|^<frozen ")
+_FRAMEWORK = re.compile(r"[\\/](site-packages|dist-packages)[\\/](torch|paddle)[\\/]|^<frozen ")
+
+
+def is_installed(frame: Frame) -> bool:
+    """Is it of an installed package, or of Python's own library?"""
+    return _INSTALLED.search(frame.file) is not None
+
+
+def is_framework(frame: Frame) -> bool:
+    """Is it of PyTorch or Paddle?"""
+    return _FRAMEWORK.search(frame.file) is not None
