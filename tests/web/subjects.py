@@ -74,8 +74,15 @@ class Explorer:
         index = self.data["modules"]["address"].index(module)
         return f"call{self.data['calls']['module'].index(index)}"
 
-    def subject(self, kind: str, nth: int = 0) -> int:
-        """Return the number of a subject of some kind."""
+    def subject(self, kind: str) -> int:
+        """Return the number of the first subject of some kind."""
+        return next(one["id"] for one in self.subjects() if one["kind"] == kind)
+
+    def subject_of(self, title: str) -> int:
+        """Return the number of the subject with some title."""
+        return next(one["id"] for one in self.subjects() if one["title"] == title)
+
+    def subjects(self) -> list[dict[str, Any]]:
         with urlopen(f"{self.address}api", timeout=10) as answer:
-            subjects = json.load(answer)["subjects"]
-        return [one["id"] for one in subjects if one["kind"] == kind][nth]
+            found: list[dict[str, Any]] = json.load(answer)["subjects"]
+        return found

@@ -43,7 +43,7 @@ def planes_of(array: Array) -> dict[str, Any] | None:
     while array.ndim > 3:
         array = array[0]
     planes = array if array.ndim == 3 else array[None]
-    what = "plane" if array.ndim == 2 else "channel"
+    what = "plane" if len(planes) == 1 else "channel"
     height, width = planes.shape[-2:]
     if what == "channel" and height == width and planes.shape[0] <= MOST_PLANES and _sums_to_one(planes):
         what = "attention head"

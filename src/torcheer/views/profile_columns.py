@@ -51,7 +51,7 @@ COLUMNS = (
            "the model", lambda _, row: row.num_params),
     Column("trainable", "trainable", "count", "", False, "of these, in params that require grad", "the model",
            lambda _, row: row.num_trainable),
-    Column("params_bytes", "params", "bytes", "", False, "bytes of its params, by their dtypes", "the model",
+    Column("params_bytes", "param size", "bytes", "", False, "bytes of its params, by their dtypes", "the model",
            lambda _, row: row.params_bytes),
     Column("gradient_bytes", "gradients", "bytes", "backward", False, "bytes of the gradients its params were given",
            "hooks where gradients are added", lambda _, row: row.gradient_bytes),

@@ -84,7 +84,8 @@ def make_run(folder: Path, num_steps: int = 200, seconds: float = 0.0) -> Path:
         writer.add_scalars(step, {"loss": float(np.exp(-step / 100)), "lr": 0.1})
         writer.add_step(rows_of(series, step))
         if step == 100:
-            writer.add_alert(step, "dead", series[8].id, "act:1/output/0: 90 % of the units are 0 for the whole batch.")
+            outputs = next(one for one in series if one.module == "act" and one.kind == "output")
+            writer.add_alert(step, "dead", outputs.id, "act:1/output/0: 90 % of the units are 0 for the whole batch.")
             writer.add_note(step, "compiled", "An example of a note.")
         if step % 50 == 0:
             writer.add_step(rows_of(series_of(writer, "eval"), step, "eval"))

@@ -7,6 +7,9 @@ export interface Subject {
   last_step: number | null;
 }
 
+type OnGrown = (subject: number, lastStep: number) => void;
+type OnState = (connected: boolean) => void;
+
 export interface Source {
   /** Whether there is a server to ask for more than the file holds. */
   readonly live: boolean;
@@ -15,7 +18,7 @@ export interface Source {
   /** A part of a subject that the server has: "details", "series", "changes", … */
   part<T>(subject: Subject, name: string, query: Record<string, string | number>): Promise<T>;
   /** Call back whenever a run has grown; returns what ends it. */
-  follow(onGrown: (subject: number, lastStep: number) => void, onState: (connected: boolean) => void): () => void;
+  follow(onGrown: OnGrown, onState: OnState): () => void;
 }
 
 /** What a server says instead of an answer: message and remedy. */
@@ -35,6 +38,8 @@ export function openSource(): Promise<Source> {
 
 class ServerSource implements Source {
   readonly live = true;
+  private readonly listeners = new Set<{ onGrown: OnGrown; onState: OnState }>();
+  private events: EventSource | null = null;
 
   async subjects(): Promise<Subject[]> {
     return (await ask<{ subjects: Subject[] }>("api")).subjects;
@@ -48,15 +53,28 @@ class ServerSource implements Source {
     return ask<T>(`api/subjects/${subject.id}/${name}${queryText(query)}`);
   }
 
-  follow(onGrown: (subject: number, lastStep: number) => void, onState: (connected: boolean) => void): () => void {
+  follow(onGrown: OnGrown, onState: OnState): () => void {
+    const listener = { onGrown, onState };
+    this.listeners.add(listener);
+    this.events ??= this.listen();
+    return () => {
+      this.listeners.delete(listener);
+      if (this.listeners.size) return;
+      this.events?.close();
+      this.events = null;
+    };
+  }
+
+  /** One stream for all of the page. */
+  private listen(): EventSource {
     const events = new EventSource("api/events"); // reconnects by itself
-    events.onopen = () => onState(true);
-    events.onerror = () => onState(false);
+    events.onopen = () => this.listeners.forEach(({ onState }) => onState(true));
+    events.onerror = () => this.listeners.forEach(({ onState }) => onState(false));
     events.onmessage = (event) => {
       const told = JSON.parse(event.data) as { subject: number; last_step: number };
-      onGrown(told.subject, told.last_step);
+      this.listeners.forEach(({ onGrown }) => onGrown(told.subject, told.last_step));
     };
-    return () => events.close();
+    return events;
   }
 }
 

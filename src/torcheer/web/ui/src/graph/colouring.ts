@@ -16,6 +16,13 @@ const COLOURINGS = [
 /** Those that need figures, which come after the first picture. */
 export const FROM_FIGURES: readonly string[] = ["flops", "nan", "gradient"];
 
+/** What the colours say: name, least and most. */
+export function legendOf(name: string): readonly [string, string, string] | null {
+  const title = COLOURINGS.find(([one]) => one === name)?.[1].replace("Colour: ", "");
+  if (!name || !title) return null;
+  return name === "nan" ? [title, "none", "some"] : name === "gradient" ? [title, "least", "most, logarithmic"] : [`share of ${title}`, "0 %", "100 %"];
+}
+
 /** Those that say something about a run. */
 export function colouringsOf(history: History): readonly (readonly [string, string])[] {
   const missing = new Set<string>();

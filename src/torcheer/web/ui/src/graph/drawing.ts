@@ -20,12 +20,12 @@ interface Kept {
 const kept = new Map<string, Kept>();
 
 export function draw(asked: Asked): Drawn {
-  const { graph, memo } = graphOf(asked);
+  const { graph, memo, whole } = graphOf(asked);
   const ids = asked.open === null ? startingOpen(graph) : asked.open === "all" ? null : new Set(asked.open);
   const isOpen = (item: number) => ids === null || ids.has(graph.items[item].id);
   const scene = layout(graph, isOpen, {}, memo);
   const open = ids === null ? scene.boxes.filter((box) => box.form === "open").map((box) => graph.items[box.item].id) : [...ids];
-  return { number: asked.number, graph: asked.wantsGraph ? graph : null, scene, open };
+  return { number: asked.number, graph: asked.wantsGraph ? graph : null, whole: asked.wantsGraph && graph !== whole ? whole : null, scene, open };
 }
 
 /** Add tables to data given before; the graph is built anew when it is next asked for. */

@@ -5,14 +5,10 @@ import type { Edge, Graph, Item } from "../scene/graph";
 export function entered(graph: Graph, root: string): Graph {
   const top = root ? graph.items.findIndex((item) => item.id === root) : -1;
   if (top < 0) return graph;
+  const inside = new Set<number>();
+  graph.items.forEach((item, index) => (item.parent === top || inside.has(item.parent)) && inside.add(index));
   const items: Item[] = [];
   const place = new Map<number, number>();
-  graph.items.forEach((item, index) => {
-    const parent = item.parent === top ? -1 : place.get(item.parent);
-    if (index === top || parent === undefined) return;
-    place.set(index, items.length);
-    items.push({ ...item, parent });
-  });
   const edges: Edge[] = [];
   const outside = new Map<string, number>();
   const standIn = (index: number, role: "input" | "output"): number => {
@@ -26,6 +22,13 @@ export function entered(graph: Graph, root: string): Graph {
     }
     return found;
   };
+  // What comes in stands first, as it does in a model: an edge to what stands earlier would be drawn as a loop.
+  for (const { from, to } of graph.edges) if (inside.has(to) && !inside.has(from)) standIn(from, "input");
+  graph.items.forEach((item, index) => {
+    if (!inside.has(index)) return;
+    place.set(index, items.length);
+    items.push({ ...item, parent: item.parent === top ? -1 : place.get(item.parent)! });
+  });
   for (const edge of graph.edges) {
     const from = place.get(edge.from);
     const to = place.get(edge.to);

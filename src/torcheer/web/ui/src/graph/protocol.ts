@@ -34,6 +34,8 @@ export interface Supplied {
 export interface Drawn {
   number: number;
   graph: Graph | null;
+  /** The graph around it, where one module is entered and its graph was asked for. */
+  whole: Graph | null;
   scene: Scene;
   open: string[];
   error?: string;

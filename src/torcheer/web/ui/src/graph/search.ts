@@ -32,7 +32,7 @@ function hiddenOps(history: History, known: Set<string>, nonFinite: Set<number>)
     if (ops.layer[op] < 0 || known.has(`op${op}`)) continue;
     const label = ops.label[op];
     const address = modules.address[calls.module[ops.call[op]]] ?? "";
-    const shapes = ops.outputs[op].map((value) => shapeText(types.shape[values.type[value]])).join(" ");
+    const shapes = [...new Set(ops.outputs[op].map((value) => shapeText(types.shape[values.type[value]])))].join(" ");
     const text = [label, functions.name[ops.function[op]], address, shapes, nonFinite.has(op) ? "nan inf" : ""].join(" ").toLowerCase();
     found.push({ ids: [`op${op}`, `layer${ops.layer[op]}`], title: label, note: [address, shapes].filter(Boolean).join(" · "), text });
   }

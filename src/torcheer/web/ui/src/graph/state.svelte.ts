@@ -129,7 +129,7 @@ export class GraphState {
     try {
       const drawn = await drawer.ask({ name: this.name, options: this.options, root: this.root, ...request });
       if (mine !== this.latest) return; // asked again since
-      if (drawn.graph) this.take(drawn.graph);
+      if (drawn.graph) this.take(drawn.graph, drawn.whole);
       this.open = new Set(drawn.open);
       this.indexed = new IndexedScene(drawn.scene);
       this.error = "";
@@ -140,9 +140,9 @@ export class GraphState {
     }
   }
 
-  private take(graph: Graph): void {
+  private take(graph: Graph, whole: Graph | null): void {
     this.graph = graph;
-    if (!this.root) this.whole = graph;
+    this.whole = whole ?? graph;
     this.indices = new Map(graph.items.map((item, index) => [item.id, index]));
   }
 }

@@ -26,7 +26,8 @@ export interface Facts {
   parents: Relative[];
   children: Relative[];
   inside: Relative[];
-  source: { place: string; line: string; function: string }[];
+  /** Calls, outermost first. Own: not of an installed package. */
+  source: { place: string; line: string; function: string; isOwn: boolean }[];
 }
 
 export function factsOf(history: History, id: string): Facts | null {
@@ -218,6 +219,11 @@ function atenFacts(history: History, at: number): Facts {
   };
 }
 
+const INSTALLED = /^.*[\\/](?:site|dist)-packages[\\/]/;
+
+/** Where packages are installed says nothing: "torch/nn/modules/conv.py". */
+const shortPath = (file: string) => file.replace(INSTALLED, "");
+
 /** The way from the model's forward down to a call, outermost first. */
 function stackOf(history: History, call: number, site: number): Facts["source"] {
   const { calls, sites, frames } = history;
@@ -227,7 +233,8 @@ function stackOf(history: History, call: number, site: number): Facts["source"] 
     if (outer >= 0) found.unshift(sites.frames[outer]);
   }
   return found.flat().map((frame) => ({
-    place: `${frames.file[frame]}:${frames.line[frame]}`,
+    place: `${shortPath(frames.file[frame])}:${frames.line[frame]}`,
+    isOwn: !INSTALLED.test(frames.file[frame]),
     line: frames.text[frame],
     function: frames.function[frame],
   }));

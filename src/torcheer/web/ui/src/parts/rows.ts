@@ -35,6 +35,7 @@ export function opRows(history: History): Rows {
   const listed = Array.from({ length: ops.num }, (_, op) => op).filter((op) => ops.owner[op] < 0);
   const first = (op: number) => ops.outputs[op][0] ?? -1;
   const sum = (indices: number[], column: (number | null)[]) => indices.reduce((total, index) => total + (column[index] ?? 0), 0);
+  const trained = (indices: number[]) => indices.filter((param) => params.kind[param] === "param");
   const source = (op: number) => (ops.site[op] < 0 ? -1 : sites.source[ops.site[op]]);
   const cells: Record<string, (op: number) => unknown> = {
     label: (op) => ops.label[op],
@@ -44,7 +45,7 @@ export function opRows(history: History): Rows {
     shape: (op) => (first(op) < 0 ? "" : shapeText(types.shape[values.type[first(op)]])),
     dtype: (op) => (first(op) < 0 ? "" : types.dtype[values.type[first(op)]]),
     bytes: (op) => sum(ops.outputs[op], values.size_bytes),
-    params: (op) => sum(ops.params[op], params.num_elements),
+    params: (op) => sum(trained(ops.params[op]), params.num_elements),
     time: (op) => ops.time_ns[op],
     backward: (op) => ops.backward_time_ns[op],
     pass: (op) => ops.pass[op],
@@ -108,7 +109,7 @@ export function moduleRows(history: History): Rows {
     type: (call) => modules.type[calls.module[call]],
     call: (call) => calls.call_index[call],
     shape: (call) => (output(call) < 0 ? "" : shapeText(types.shape[values.type[output(call)]])),
-    params: (call) => ownParams(call).reduce((total, param) => total + (params.num_elements[param] ?? 0), 0),
+    params: (call) => ownParams(call).reduce((total, param) => total + (params.kind[param] === "param" ? (params.num_elements[param] ?? 0) : 0), 0),
     ops: (call) => calls.end_op[call] - calls.first_op[call],
     time: (call) => calls.time_ns[call],
     extra: (call) => modules.extra[calls.module[call]],

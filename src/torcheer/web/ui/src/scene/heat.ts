@@ -104,6 +104,8 @@ export function heatOf(data: HistoryData, items: Draft[], metric: Metric | "kind
     const amount = found[at];
     if (item.role === "aten" || amount === null) return;
     item.heat = heat(amount);
-    if (amount > 0) item.lines.push(text(amount));
+    // What is drawn once stands for all: passes of a loop, equal blocks.
+    const times = item.role !== "module" && item.ops.length > 1 ? ` in ${item.ops.length}` : "";
+    if (amount > 0) item.lines.push(text(amount) + times);
   });
 }

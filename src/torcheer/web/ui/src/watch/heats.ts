@@ -18,6 +18,14 @@ export const HEATS: readonly (readonly [string, string])[] = [
   ["output nan", "Colour: NaN and Inf"],
 ];
 
+/** What colours say of a heat: name, least and most. */
+export function legendOf(heat: string): readonly [string, string, string] | null {
+  if (!heat) return null;
+  const name = HEATS.find(([one]) => one === heat)?.[1].replace("Colour: ", "") ?? heat;
+  const stat = heat.split(" ")[1];
+  return stat === "nan" ? [name, "none", "some"] : stat === "dead" ? [name, "0 %", "100 %"] : [name, "least", "most, logarithmic"];
+}
+
 /** Shares stay shares; norms are put on a logarithmic scale between the least and the greatest. */
 export function heatsAt(found: AtStep, series: readonly SeriesFacts[], heat: string): Map<string, number> {
   const [kind, stat] = heat.split(" ");

@@ -1,0 +1,74 @@
+"""The page of a profile: flame, memory over the run, table, and what they say about one module."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.web import driver
+from tests.web.driver import details, wait_for_place
+from tests.web.subjects import Explorer
+
+
+@pytest.fixture
+def profile(page: Page, explorer: Explorer) -> Page:
+    page.goto(driver.address(explorer.address, subject=explorer.subject("profile")))
+    expect(page.get_by_role("group", name="forward by module")).to_be_visible()
+    return page
+
+
+def test_the_flame_is_as_wide_as_time_is_long(profile: Page) -> None:
+    flame = profile.get_by_role("group", name="forward by module")
+    whole = flame.get_by_role("button", name="Lab:").bounding_box()
+    inner = flame.get_by_role("button", name="blocks:").bounding_box()
+    assert whole
+    assert inner
+    assert inner["y"] > whole["y"]
+    share = profile.get_by_role("row", name="blocks Sequential").locator("td").filter(has_text="%").text_content()
+    assert share is not None
+    assert inner["width"] / whole["width"] == pytest.approx(float(share.split()[0]) / 100, abs=0.02)
+
+
+def test_flame_table_and_details_select_together(profile: Page) -> None:
+    profile.get_by_role("group", name="forward by module").get_by_role("button", name="blocks:").click()
+    expect(details(profile).get_by_role("heading", name="blocks", exact=True)).to_be_visible()
+    expect(profile.locator("tr.selected")).to_contain_text("Sequential")
+    wait_for_place(profile, row=str(profile_row(profile)))
+    profile.get_by_role("row", name="stem Conv2d").click()
+    panel = details(profile)
+    expect(panel.get_by_role("heading", name="stem")).to_be_visible()
+    expect(panel).to_contain_text("params 224")
+    expect(panel).to_contain_text("conv2d_1_1")
+    expect(panel).to_contain_text("subjects.py:")
+
+
+def profile_row(page: Page) -> int:
+    return int(page.locator("tr.selected").get_attribute("aria-rowindex") or 0) - 2
+
+
+def test_the_flame_of_another_figure_and_of_one_module(profile: Page) -> None:
+    profile.get_by_label("Flame of").select_option(label="FLOPs fwd")
+    expect(profile.get_by_role("group", name="FLOPs fwd by module")).to_be_visible()
+    wait_for_place(profile, metric=profile.get_by_label("Flame of").input_value())
+    bar = profile.get_by_role("group", name="FLOPs fwd by module").get_by_role("button", name="blocks:")
+    bar.dblclick()
+    profile.get_by_role("button", name="Whole model").click()
+    expect(profile.get_by_role("button", name="Whole model")).to_be_hidden()
+
+
+def test_memory_over_the_run_leads_to_the_module_that_holds_it(profile: Page) -> None:
+    timeline = profile.get_by_role("img", name="Memory held over the run")
+    area = timeline.bounding_box()
+    assert area
+    section = profile.get_by_role("region", name="Memory over the run")
+    expect(section).to_contain_text("peak")
+    profile.mouse.move(area["x"] + area["width"] * 0.4, area["y"] + area["height"] / 2)
+    profile.mouse.click(area["x"] + area["width"] * 0.4, area["y"] + area["height"] / 2)
+    expect(profile.locator("tr.selected")).to_have_count(1)
+    assert profile_row(profile) > 0
+
+
+def test_nan_and_what_else_to_know_is_said(profile: Page) -> None:
+    panel = details(profile)
+    expect(panel.get_by_text("NaN and Inf")).to_be_visible()
+    expect(panel).to_contain_text("log")
