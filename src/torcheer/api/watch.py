@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -115,6 +116,34 @@ def watch(
     return watching
 
 
+@contextmanager
+def watching_script(**options: Any) -> Iterator[list[Watch]]:
+    """Within the block, watch whatever models optimizers train; yields the list in which the watch will be.
+
+    options: those of ``watch``.
+    """
+    # As above.
+    from torcheer.watching.script import ModelFinder
+
+    _backends(options.get("backend", "standalone"))  # now, and not when a model is found
+    watches: list[Watch] = []
+
+    def found(model: Any, is_only: bool) -> None:
+        label = type(model).__name__
+        if not watches:
+            watches.append(watch(model if is_only else {label: model}, **options))
+            return
+        names = [f"{label}-{number}" if number > 1 else label for number in range(1, len(watches[0].names) + 2)]
+        watches[0].add(model, next(name for name in names if name not in watches[0].names))
+
+    try:
+        with ModelFinder(found):
+            yield watches
+    finally:
+        for one in watches:
+            one.stop()
+
+
 def attach(tensor: T, parent_module: Any, name: str) -> T:
     """Show a tensor of a forward under a name of its own: ``x = tl.attach(x, self, "intermediate")``.
 
@@ -196,4 +225,4 @@ def _version() -> str:
     return __version__
 
 
-__all__ = ["attach", "setup", "watch"]
+__all__ = ["attach", "setup", "watch", "watching_script"]

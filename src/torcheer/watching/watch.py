@@ -84,6 +84,11 @@ class Watch:
             raise WatchError(f"The run watches a model named {name!r} already. Give this one another name.")
         self._watchers.append(Watcher(model, name, self._options, self._sink, self._first_step_number))
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the models, in the order in which they were added."""
+        return [one.name for one in self._watchers]
+
     def disable_inplace(self) -> None:
         """Switch off the ``inplace`` flag of all modules until ``stop``."""
         for watcher in self._watchers:
