@@ -43,6 +43,8 @@ FRAMEWORKS = {
     "safetensors.torch": ("capture/torch", "watching", "integrations"),
     "paddle": ("capture/paddle",),
     "safetensors.paddle": ("capture/paddle",),
+    "onnx": ("capture/onnx",),
+    "onnxruntime": ("capture/onnx",),
 }
 # Not among our dependencies, or slow: never imported because a room is. numpy is one of ours and takes a
 # moment to load, so only the rooms that compute with it have it at module level, and nobody loads those unasked.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torcheer.api.history import is_paddle
-from torcheer.errors import ComparisonError
+from torcheer.errors import ComparisonError, MissingExtraError
 
 if TYPE_CHECKING:
     from torcheer.diff.autodiff import AutodiffReport
@@ -71,6 +72,8 @@ def autodiff(
     from torcheer.diff.layer_map import known_of, map_layers
 
     options = {**(options or {}), **({} if steps is None else {"steps": steps})}
+    if _is_onnx(model_a) or _is_onnx(model_b):
+        raise ComparisonError("autodiff trains both models, and an ONNX model has no backward pass. Use tl.compare.")
     if inp is None:
         raise ComparisonError("autodiff runs both models on inp, and inp is None. Pass () where they take no input.")
     given = _pair("optimizers", optimizers if isinstance(optimizers, (tuple, list)) else (optimizers, optimizers))
@@ -147,11 +150,32 @@ def side_of(model: Any, inp: Any, *, loss: Any = None, optimizer: Any = None) ->
         from torcheer.capture.paddle.side import PaddleSide, paddle_call
 
         return PaddleSide(model, paddle_call(model, inp), loss=loss, optimizer=optimizer)
+    if _is_onnx(model):
+        return _onnx_side(model, inp)
+    if type(model).__name__ == "ExportedProgram" and hasattr(model, "module"):
+        model = model.module()
     # torch takes seconds to import.
     from torcheer.capture.torch.calls import torch_call
     from torcheer.capture.torch.side import TorchSide
 
     return TorchSide(model, torch_call(model, inp), loss=loss, optimizer=optimizer)
+
+
+def _is_onnx(model: Any) -> bool:
+    """Is this the path of an ONNX file, or a loaded ONNX model?"""
+    is_file = isinstance(model, (str, os.PathLike)) and os.fspath(model).endswith(".onnx")
+    return is_file or type(model).__module__.startswith("onnx")
+
+
+def _onnx_side(model: Any, inp: Any) -> Side:
+    if isinstance(model, (str, os.PathLike)) and not os.path.isfile(model):
+        raise ComparisonError(f"There is no file {os.fspath(model)}.")
+    try:
+        # onnx and onnxruntime are an extra.
+        from torcheer.capture.onnx.side import OnnxSide
+    except ImportError as error:
+        raise MissingExtraError("onnxruntime", "onnx", "Comparing an ONNX model") from error
+    return OnnxSide(model, inp)
 
 
 __all__ = ["autodiff", "compare", "copy_weights", "register_layer_pair"]
