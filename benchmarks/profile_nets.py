@@ -163,9 +163,9 @@ class Shuffled(nn.Module):
 class Squeezed(nn.Module):
     """Squeeze and excitation with an in-place hard sigmoid."""
 
-    def __init__(self) -> None:
+    def __init__(self, channels: int = 16) -> None:
         super().__init__()
-        self.down, self.up = nn.Conv2d(16, 4, 1), nn.Conv2d(4, 16, 1)
+        self.down, self.up = nn.Conv2d(channels, channels // 4, 1), nn.Conv2d(channels // 4, channels, 1)
         self.gate = nn.Hardsigmoid(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:

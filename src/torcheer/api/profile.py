@@ -113,6 +113,8 @@ class InspectorGadgets:
     measure: any of "time", "memory", "flops", "nan". "time" alone costs least. "nan" alone checks every op and keeps
         no record, for use in training.
     nan: "report"; or "warn" or "stop", to warn or raise ``NonFiniteError`` as soon as NaN is born, with measure="nan".
+    replay: with measure="nan": check only outputs, losses and gradients, which costs next to nothing, and run a step in
+        which they are not finite again, every op checked. The last inputs are kept for it.
     """
 
     def __init__(
@@ -122,32 +124,34 @@ class InspectorGadgets:
         *,
         measure: str | tuple[str, ...] = MEASURES,
         nan: str = "report",
+        replay: bool = False,
     ) -> None:
         self.measure = _measures(measure)
-        self.reports: list[Report] = []
+        self._reports: list[Report] | None = None
         self._models = _named(models)
         self._path = None if save_file is None else _json_path(Path(save_file))
         self._inspection: Any = None
         self._is_finished = False
-        self._nan = nan
+        self._nan, self._replay = nan, replay
         if nan not in NAN_CHOICES:
             raise CaptureError(f"nan is {nan!r}. It takes one of {', '.join(map(repr, NAN_CHOICES))}.")
-        if nan != "report" and self.measure != ("nan",):
-            raise CaptureError(f'nan={nan!r} needs measure="nan": the other measurements are read after the run.')
+        if (nan != "report" or replay) and self.measure != ("nan",):
+            option = "replay=True" if replay else f"nan={nan!r}"
+            raise CaptureError(f'{option} needs measure="nan": the other measurements are read after the run.')
         if self._path is not None:
             check_writable(self._path)
 
     def start(self) -> InspectorGadgets:
         """Begin to watch the models. Call it before they run."""
         # torch takes seconds to import; only a run needs it.
-        from torcheer.capture.torch.guard import Guard
         from torcheer.capture.torch.inspection import Inspection
+        from torcheer.capture.torch.sentinel import nan_check
 
         if self._inspection is not None:
             raise CaptureError("This InspectorGadgets was started before. Make a new one for another inspection.")
         models = list(self._models.values())
         if self.measure == ("nan",):
-            self._inspection = Guard(models, self._nan)
+            self._inspection = nan_check(models, self._nan, replay=self._replay)
         else:
             self._inspection = Inspection(models, self.measure)
         self._inspection.start()
@@ -165,21 +169,29 @@ class InspectorGadgets:
             )
 
     def finish(self) -> None:
-        """Stop watching, make the reports, and write ``save_file``. A second call does nothing."""
+        """Stop watching, and write ``save_file``. A second call does nothing."""
         if self._is_finished:
             return
         if self._inspection is None:
             raise CaptureError("finish() comes after start(): nothing was started yet.")
         self._is_finished = True
         self._inspection.finish()
-        self.reports = [build(record) for record in self._inspection.records()]
-        if not self.reports:
+        if not self._inspection.runs:
             raise CaptureError(
                 f"Nothing was measured: {self._names()} was not called between start() and finish(). Call the model "
                 "itself, not its forward(), inside the block."
             )
         if self._path is not None:
             write_json(self._path, self.to_inspector_gadgets())
+
+    @property
+    def reports(self) -> list[Report]:
+        """The report of each call. They are made when they are first read, which takes longer than a small step."""
+        if not self._is_finished:
+            return []
+        if self._reports is None:
+            self._reports = [build(record) for record in self._inspection.records()]
+        return self._reports
 
     @property
     def report(self) -> Report:

@@ -8,48 +8,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 import torcheer as tl
 from benchmarks.profile_nets import FAMILIES
-
-SIZE = 16
-MM = 2 * 4 * SIZE * SIZE  # FLOPs of one linear layer on four rows
-
-
-def layer() -> nn.Linear:
-    return nn.Linear(SIZE, SIZE)
-
-
-class Towers(nn.Module):
-    """The inputs of both need no gradient, which leaves FlopCounterMode in tower ``a`` for ever."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b = nn.Sequential(layer(), nn.ReLU(), layer()), nn.Sequential(layer(), nn.ReLU(), layer())
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.a(x) * self.b(x)
-
-
-class Checkpointed(nn.Module):
-    def __init__(self, reentrant: bool) -> None:
-        super().__init__()
-        self.before, self.inside, self.reentrant = layer(), nn.Sequential(layer(), nn.ReLU(), layer()), reentrant
-
-    def forward(self, x: Tensor) -> Tensor:
-        return checkpoint(self.inside, self.before(x), use_reentrant=self.reentrant)
-
-
-class Skips(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.one, self.two, self.shared = layer(), layer(), layer()
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.one(x)
-        y = self.two(y).relu_() + y
-        return self.shared(self.shared(y)) + y
+from benchmarks.shared_nets import MM, SIZE, Checkpointed, Skips, Towers, layer
 
 
 def of(model: nn.Module) -> Any:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torcheer as tl
-from tests.torch.profiling.nets import NETS, Net
+from benchmarks.flops_nets import NETS, Net
 
 
 @pytest.mark.parametrize("make", NETS, ids=lambda make: str(NETS.index(make)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +11,8 @@ import torch
 from torch import nn
 
 import torcheer as tl
-from tests.torch.profiling.sick import CASES, Case, with_bad_input, with_bad_param
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
+from benchmarks.healthy_nets import healthy
+from benchmarks.sick_nets import CASES, Case, with_bad_input, with_bad_param
 
 
 def guarded(model: nn.Module, *args: Any, loss: Callable[[Any], Any] | None = None, **options: Any) -> Any:
@@ -45,6 +43,68 @@ def test_guard_finds_the_birth(case: Case) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_replay_finds_the_birth_and_changes_nothing(case: Case) -> None:
+    torch.manual_seed(0)
+    model, x = case.make()
+    plain = model(x)
+    plain.backward()
+    gradients = [param.grad for param in model.parameters()]
+    random = torch.get_rng_state()
+    model.zero_grad()
+    with tl.InspectorGadgets(model, measure="nan", replay=True) as inspector:
+        out = model(x)
+        out.backward()
+    first = inspector.report.alarms[0]
+    assert (first.phase, first.function, first.module, first.kind) == (
+        case.phase, case.function, case.module, case.kind,
+    )  # fmt: skip
+    torch.testing.assert_close(out, plain, rtol=0, atol=0, equal_nan=True)
+    for param, gradient in zip(model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(param.grad, gradient, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+class Drops(nn.Module):
+    """Divides by zero where dropout leaves nothing: another step, another place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.dropout, self.norm = nn.Linear(4, 4), nn.Dropout(0.5), nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.dropout(self.norm(self.linear(x)))
+        return x / x.norm(dim=-1, keepdim=True)
+
+
+def test_replay_draws_the_same_random_numbers_and_runs_only_on_a_hit() -> None:
+    torch.manual_seed(0)
+    model = Drops()
+    hits, said = [], []
+    with tl.InspectorGadgets(model, measure="nan", nan="warn", replay=True) as inspector:
+        for turn in range(12):
+            model.zero_grad()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                out = model(torch.rand(3, 4))
+                out.sum().backward()
+            hits.append(bool(out.isnan().any()))
+            said.append(any("came from aten.div.Tensor" in str(one.message) for one in caught))
+            assert model.norm.num_batches_tracked == turn + 1
+    assert said == hits
+    assert 0 < sum(hits) < 12
+    assert inspector.report.alarms[0].module == ""
+
+
+def test_a_loss_that_is_not_the_models_is_told_from_it() -> None:
+    model = nn.Linear(2, 2)
+    with (
+        pytest.raises(tl.TorcheerError, match="NaN or Inf in the loss, and none in the model"),
+        tl.InspectorGadgets(model, measure="nan", nan="stop", replay=True),
+    ):
+        (model(torch.rand(1, 2)).sum() * float("nan")).backward()
+
+
 @pytest.mark.parametrize("make", [with_bad_input, with_bad_param])
 def test_what_came_in_is_told_from_what_was_born(make: Callable[[], Any]) -> None:
     torch.manual_seed(0)
@@ -57,7 +117,7 @@ def test_source_line_and_inputs_are_told() -> None:
     torch.manual_seed(0)
     model, x = CASES[0].make()
     finding = tl.profile(model, x, measure="nan").alarms[0]
-    assert finding.source.startswith("sick.py:")
+    assert finding.source.startswith("sick_nets.py:")
     assert [(one.smallest, one.largest) for one in finding.inputs] == [(0.0, 0.0), (0.0, 0.0)]
     assert finding.facts.nan == 32
 
@@ -84,49 +144,17 @@ def test_warn_warns_once_per_birth() -> None:
     assert len(caught) == len(report.alarms)
 
 
-def healthy() -> dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]]:
-    import transformers
-
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    ids = torch.randint(1, 90, (2, 12))
-    mask = torch.ones_like(ids)
-    mask[0, 8:] = 0
-
-    def gpt2() -> Any:
-        config = transformers.GPT2Config(n_layer=2, n_embd=32, n_head=4, vocab_size=100, attn_implementation="sdpa")
-        return transformers.GPT2LMHeadModel(config), (ids,), {"attention_mask": mask, "labels": ids}
-
-    def llama() -> Any:
-        config = transformers.LlamaConfig(vocab_size=100, attn_implementation="sdpa", **small)
-        return transformers.LlamaForCausalLM(config), (ids,), {"attention_mask": mask, "labels": ids}
-
-    def bert() -> Any:
-        config = transformers.BertConfig(vocab_size=100, attn_implementation="sdpa", **small)
-        return transformers.BertForMaskedLM(config), (ids,), {"attention_mask": mask, "labels": ids}
-
-    def t5() -> Any:
-        config = transformers.T5Config(vocab_size=100, d_model=32, d_ff=64, d_kv=8, num_layers=2, num_heads=4,
-                                       decoder_start_token_id=0)  # fmt: skip
-        return transformers.T5ForConditionalGeneration(config), (ids,), {"attention_mask": mask, "labels": ids}
-
-    def encoder() -> Any:
-        layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
-        causal = nn.Transformer.generate_square_subsequent_mask(12)
-        return nn.TransformerEncoder(layer, 2), (torch.randn(2, 12, 32),), {"mask": causal, "is_causal": True}
-
-    return {"gpt2": gpt2, "llama": llama, "bert": bert, "t5": t5, "encoder": encoder}
-
-
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "t5", "encoder"])
 def test_healthy_models_raise_no_alarm(name: str) -> None:
     torch.manual_seed(0)
     model, args, kwargs = healthy()[name]()
     report = tl.profile(model, *args, backward=True, measure="nan", **kwargs)
     assert [finding.text for finding in report.alarms] == []
-    with tl.InspectorGadgets(model, measure="nan", nan="stop") as inspector:
-        out = model(*args, **kwargs)
-        (out.loss if hasattr(out, "loss") else out.mean()).backward()
-    assert inspector.report.alarms == []
+    for replay in (False, True):
+        with tl.InspectorGadgets(model, measure="nan", nan="stop", replay=replay) as inspector:
+            out = model(*args, **kwargs)
+            (out.loss if hasattr(out, "loss") else out.mean()).backward()
+        assert inspector.report.alarms == []
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64])

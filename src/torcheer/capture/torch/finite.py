@@ -85,13 +85,18 @@ class FiniteMeter:
 
 def is_finite(tensor: Tensor) -> bool:
     """Is every number in it finite? May say no of finite numbers whose sum overflows."""
+    return math.isfinite(total_of(tensor))
+
+
+def total_of(tensor: Tensor) -> float:
+    """The sum of its numbers: NaN or infinite if one of them is, or if it overflows. 0 of what cannot hold NaN."""
     dtype = tensor.dtype
     if not (dtype.is_floating_point or dtype.is_complex) or tensor.layout is not torch.strided or tensor.is_meta:
-        return True
+        return 0.0
     # Half precision overflows at 65,504; sums of it are taken in single precision.
     total = tensor.sum(dtype=torch.float32) if dtype in _HALF else tensor.sum()
     number = total.item()
-    return math.isfinite(abs(number)) if dtype.is_complex else math.isfinite(number)
+    return abs(number) if dtype.is_complex else number
 
 
 def facts_of(place: str, tensor: Tensor) -> TensorFacts:

@@ -12,11 +12,12 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
+from math import isfinite, isinf
 from typing import Any, NamedTuple
 
 import torch
 
-from torcheer.capture.torch.finite import facts_of, inputs_of, is_finite
+from torcheer.capture.torch.finite import facts_of, inputs_of, is_finite, total_of
 from torcheer.capture.torch.inspection import watching_calls
 from torcheer.capture.torch.kinds import AtenKind, describe
 from torcheer.capture.torch.private import (
@@ -76,13 +77,10 @@ class GuardLevel(TorchDispatchMode):
         known = self.kinds.get(id(func)) or self._kind(func)
         if known[2]:
             return out
-        if type(out) is Tensor:
-            if not is_finite(out):
-                self.guard.look(known[1], args, kwargs or {}, out)
-        else:
-            for _, tensor in named_tensors(out):
-                if not is_finite(tensor):
-                    self.guard.look(known[1], args, kwargs or {}, tensor)
+        for tensor in (out,) if type(out) is Tensor else [tensor for _, tensor in named_tensors(out)]:
+            total = total_of(tensor)
+            if not isfinite(total):
+                self.guard.look(known[1], args, kwargs or {}, tensor, total)
         return out
 
     def _kind(self, func: Any) -> tuple[Any, AtenKind, bool]:
@@ -102,6 +100,7 @@ class Guard:
         self.choice = choice  # "report" | "warn" | "stop"
         self.runs: list[Birth | None] = []  # not empty once a model was called
         self.births: list[Birth] = []
+        self.alarms: list[Birth] = []  # those that do harm
         self.reached: dict[int, str] = {}  # index of an Inf's birth → what it came to: "output" | "gradient"
         self._bad: set[int] = set()  # addresses of storages that hold NaN or Inf
         self._spans: list[tuple[int, int, int]] = []  # (first, last sequence number, id of the module)
@@ -175,9 +174,13 @@ class Guard:
             self.reached[index] = what
             self._alarm(self.births[index])
 
-    def look(self, kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any], tensor: Tensor) -> None:
+    def look(self, kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any], tensor: Tensor, total: float) -> None:
         """An op returned something that is not finite. Was it given that, or was it born here?"""
         with no_function_mode():
+            if isinf(total) and self._hands_on(args, kwargs):
+                # A mask on its way through the model: told without counting, which takes 50 times longer.
+                self._mark(tensor)
+                return
             facts = facts_of("output", tensor)
             if not (facts.nan or facts.pos_inf or facts.neg_inf):
                 return  # finite numbers, whose sum overflows
@@ -224,6 +227,16 @@ class Guard:
                 continue  # as above
         return False
 
+    def _hands_on(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Was it given an infinity that was seen before? What it returned holds no NaN, or its sum would be NaN."""
+        for _, tensor in named_tensors((args, kwargs)):
+            try:
+                if storage_id(tensor) in self._bad and not is_finite(tensor):
+                    return True
+            except (RuntimeError, NotImplementedError):
+                continue  # sparse: it has no storage to see
+        return False
+
     def _born(
         self, kind: AtenKind, args: tuple[Any, ...], facts: TensorFacts, inputs: tuple[TensorFacts, ...]
     ) -> Birth:
@@ -243,14 +256,17 @@ class Guard:
         return min(inside, key=lambda span: span[1] - span[0])[2] if inside else None
 
     def _alarm(self, birth: Birth) -> None:
+        if len(self.alarms) < MAX_BIRTHS:
+            self.alarms.append(birth)
         if self.choice == "report":
             return
-        text = self._text(birth)
+        text = self.text_of(birth)
         if self.choice == "stop":
             raise NonFiniteError(text)
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
-    def _text(self, birth: Birth) -> str:
+    def text_of(self, birth: Birth) -> str:
+        """What happened, where, and what to look at."""
         counts = ((birth.facts.nan, "NaN"), (birth.facts.pos_inf, "+Inf"), (birth.facts.neg_inf, "-Inf"))
         what = ", ".join(f"{count} {name}" for count, name in counts if count)
         address = self._addresses().get(birth.module or 0, "")
@@ -258,7 +274,9 @@ class Guard:
         line = f" at {birth.frame.file}:{birth.frame.line}" if birth.frame is not None else ""
         node = f" in {birth.node}" if birth.node else ""
         given = "; ".join(
-            f"{one.place}: {one.num_elements} numbers from {one.smallest} to {one.largest}" for one in birth.inputs
+            f"{one.place}: {one.num_elements} numbers "
+            + ("none of them finite" if one.smallest is None else f"from {one.smallest:.6g} to {one.largest:.6g}")
+            for one in birth.inputs
         )
         return (
             f"{what} of {birth.facts.num_elements} numbers came from {birth.function}{node} ({birth.phase}) in {where}"
