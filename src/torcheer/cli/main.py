@@ -18,6 +18,7 @@ VERBS = {
     "trace": "record one run of a model: every operation, module call and tensor",
     "summary": "a model as a tree: modules, shapes, params, FLOPs; also of a recording",
     "profile": "where time, memory and FLOPs go, and where NaN is born, per module and per op",
+    "compare": "whether two models or recordings are equal, and the first place where they are not",
     "watch": "run a training script, and see inside its models while they train",
     "open": "look at recordings, watched runs and results in the browser",
     "export": "write a recording or a watched run in another format",
@@ -30,6 +31,7 @@ EPILOG = """\
 examples:
   torcheer trace net.py:Net -i 1x3x224x224          record a run of a model and print its layers
   torcheer profile net.py:Net -i 8x128:int64        where time, memory and FLOPs go
+  torcheer compare old.py:Net new.py:Net -i 2x3x8x8 where two implementations part
   torcheer watch train.py                           see inside a model while it trains
   torcheer open run.tch                             look at a recording in the browser
   torcheer demo                                     see what all this looks like

@@ -1,0 +1,94 @@
+"""examples:
+  torcheer compare old.py:Net new.py:Net -i 2x3x32x32 --copy-weights
+  torcheer compare net.py:Torch net.py:Paddle -i x.npy --atol 1e-4 -o report.html
+  torcheer compare before.tch after.tch                  two recordings: nothing is run, and no torch is needed
+
+exit codes: 0 equal, 1 different, 2 they could not be compared, or it could not be told
+
+result: what the report's to_json() gives
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torcheer.cli import inputs, subject
+from torcheer.cli.answer import DIFFERENT, DONE, FAILED, Answer
+from torcheer.cli.progress import Step, progress
+from torcheer.errors import ComparisonError
+
+if TYPE_CHECKING:
+    from torcheer.diff.comparison import Comparison
+
+CODES = {"equal": DONE, "diverged": DIFFERENT}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help="the reference: a model (file.py:Net) or a recording (run.tch)")
+    parser.add_argument("b", metavar="B", help="what should be the same")
+    parser.add_argument("--copy-weights", action="store_true", help="set A's weights into B first")
+    parser.add_argument("--weights-b", type=Path, metavar="FILE", help="a state dict for B; --weights is A's")
+    parser.add_argument("--atol", type=float, metavar="NUMBER", help="absolute tolerance (measured from rounding)")
+    parser.add_argument("--rtol", type=float, metavar="NUMBER", help="relative tolerance (measured from rounding)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the report: .html or .json")
+    subject.add_options(parser)
+
+
+def run(given: argparse.Namespace) -> Answer:
+    if given.output is not None and given.output.suffix not in (".html", ".json"):
+        raise ComparisonError(f"--output {given.output}: a report is written as .html or .json. Give one of these.")
+    recorded = [subject.is_recording(one) for one in (given.a, given.b)]
+    if any(recorded) and not all(recorded):
+        raise ComparisonError(
+            "One of the two is a recording and the other is not. Record the other too, on the same input: "
+            f"torcheer trace {given.b if recorded[0] else given.a} -i … -o other.tch."
+        )
+    with progress(3 if all(recorded) else 4) as step:
+        report = _of_recordings(given, step) if all(recorded) else _of_models(given, step)
+        text, result = str(report), json.loads(report.to_json())
+        files = _written(report, given.output)
+    return Answer(text, result, files, code=CODES.get(report.verdict, FAILED))
+
+
+def _of_recordings(given: Any, step: Step) -> Comparison:
+    import torcheer as tl  # the package imports nothing until it is used
+
+    step("reading")
+    histories = tl.load(given.a), tl.load(given.b)
+    step("comparing")
+    return tl.compare(*histories, atol=given.atol, rtol=given.rtol)
+
+
+def _of_models(given: Any, step: Step) -> Comparison:
+    import torcheer as tl  # as above
+
+    if not given.input:
+        raise ComparisonError(
+            "Two models are compared on an input. Give --input with a shape (1x3x224x224), a file or a function."
+        )
+    step("importing the models")
+    model_a = subject.made(given.a, given)
+    given.weights = given.weights_b
+    model_b = subject.made(given.b, given)
+    step("making their input")
+    args, kwargs = inputs.make(given.input, model_a, seed=given.seed)
+    if args and kwargs:
+        raise ComparisonError("Give all inputs by name (x=1x3x8x8), or none.")
+    x = kwargs or (args[0] if len(args) == 1 else args)
+    if given.copy_weights:
+        tl.copy_weights(model_a, model_b, inp=x)
+    step("comparing")
+    return tl.compare(model_a, model_b, x, atol=given.atol, rtol=given.rtol)
+
+
+def _written(report: Comparison, path: Path | None) -> list[str]:
+    if path is None:
+        return []
+    if path.suffix == ".html":
+        report.to_html(path)
+    else:
+        report.to_json(path)
+    return [str(path)]
