@@ -1,7 +1,7 @@
 """TorchBug's demo: a network written again with two changes, of which one is a mistake.
 
 The new model calls ReLU as a function where the target has a module, which changes nothing, and it has a ReLU where
-the target has a PReLU, which does. Each step below is one of TorchBug's; the last names the line.
+the target has a PReLU, which does. The first six steps are TorchBug's; the last names the line.
 
 python examples/torchbug_demo.py
 """
@@ -80,6 +80,10 @@ def main() -> None:
     tl.mark(target_model.conv3, "Third Convolution")
     tl.mark_all(target_model)
     target.compare_module_outputs(new, images, marked_only=True).print()
+
+    heading("7. Which line is wrong: tl.equal_weights, tl.compare(target_model, new_model, images)")
+    tl.equal_weights(target_model, new_model)
+    print(tl.compare(target_model, new_model, images))
 
 
 if __name__ == "__main__":

@@ -387,6 +387,55 @@ def test_a_model_that_raises_is_put_back() -> None:
     assert torch.equal(random, torch.get_rng_state())
 
 
+# -- what rivals call equal: the line is named, too ----------------------------------------------------------
+
+
+def test_the_line_with_the_wrong_activation_is_named() -> None:
+    target, new = Target().eval(), New(wrong=True).eval()
+    tl.equal_weights(target, new)
+    found = tl.compare(target, new, IMAGES)
+    assert found.first_divergence is not None
+    assert found.first_divergence.a.module == "act1"
+    assert found.first_divergence.b.module == "stem.1"
+    assert found.first_divergence.a.frame.text == "x = self.act2(self.conv2(self.act1(self.conv1(x))))"
+    right = New().eval()
+    tl.equal_weights(target, right)
+    assert tl.compare(target, right, IMAGES), str(tl.compare(target, right, IMAGES))
+
+
+class Planted(Two):
+    """``Two`` with one of the faults that pass elsewhere."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__({"swapped": (1, 0), "reused": (0, 0)}.get(fault, (0, 1)))
+        self.fault = fault
+        self.norm = nn.LayerNorm(4, eps=0.5 if fault == "eps" else 1e-5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.fault == "item":
+            x = torch.cat([x[:1], x[1:2] + 0.5, x[2:]])
+        x = self.norm(super().forward(x))
+        if self.fault == "off by two":
+            x = x + 2
+        return x.flip(0) if self.fault == "flipped" else x
+
+
+@pytest.mark.parametrize("fault", ["swapped", "reused", "item", "eps", "off by two", "flipped"])
+def test_what_rivals_call_equal_is_found(fault: str) -> None:
+    torch.manual_seed(0)
+    target, new = Planted(""), Planted(fault)
+    target.load_state_dict({name: torch.randn_like(tensor) for name, tensor in target.state_dict().items()})
+    new.load_state_dict(target.state_dict())
+    x = torch.randn(3, 4)
+    found = tl.compare(target, new, x)
+    assert found.verdict == "diverged"
+    module = {"swapped": "layers.1", "reused": "layers.0", "eps": "norm"}.get(fault, "")
+    assert found.first_divergence is not None
+    assert found.first_divergence.b is not None
+    assert found.first_divergence.b.module == module, str(found)
+    assert tl.compare(target, target, x)
+
+
 # -- marked modules -----------------------------------------------------------------------------------------
 
 

@@ -85,6 +85,9 @@ def test_torchbug_demo(tmp_path: Path) -> None:
     assert "prelu of Target Model: no such module is called on the other side" in section(printed, 5)
     assert "Third Convolution = Second Convolution" in section(printed, 6)
     assert "First Linear Layer of New Model: no equal" in section(printed, 6)
+    first = section(printed, 7).split("First divergence: ")[1]
+    assert "x = self.pool(self.prelu(self.conv3(x)))" in first.split("  B: ")[0]
+    assert "x = self.activation(self.second(x))" in first.split("  B: ")[1]
 
 
 def test_paddle_to_torch(tmp_path: Path) -> None:
