@@ -39,9 +39,9 @@ class ModelSummary(Tables):
     be reproduced, the argument the new one. ``x`` is as for ``tl.autodiff``. Both models are left as they were.
 
     For the outputs both models get equal weights first (``init``): "attributes" draws those of each layer from the
-    hash of its type and attributes and of how many equal layers came before it; "map" gives the new model the weights
-    of the target, carried over by kinds, shapes and order; None leaves each model its own. Both run on the same random
-    numbers.
+    hash of its type and attributes and of how many equal layers came before it; "map", which is also taken between two
+    frameworks, gives the new model the weights of the target, carried over by kinds, shapes and order; None leaves each
+    model its own. Both run on the same random numbers.
     """
 
     def __init__(self, model: Any, name: str | None = None) -> None:
@@ -156,7 +156,8 @@ def equal_weights(target: Any, model: Any, *, by: str = "attributes", seed: int 
 
     by: "attributes": each layer's from the hash of its type and attributes, and of how many equal layers came before
         it, so that two equal layers of one model differ; layers that only one model has do no harm.
-        "map": the target's as above, carried over to the other by kinds, shapes and order of its layers.
+        "map": the target's as above, carried over to the other by kinds, shapes and order of its layers. This is also
+        what happens between two frameworks.
     seed: another gives other weights.
     """
     _initialise(side_of(target, None), side_of(model, None), by, seed)
@@ -242,7 +243,7 @@ def _initialise(side_a: Side, side_b: Side, by: str, seed: int) -> None:
     if by not in ("attributes", "map"):
         raise ComparisonError(f"by is {by!r}. It takes 'attributes' or 'map'.")
     leaves_a, leaves_b = side_a.leaves(), side_b.leaves()
-    if by == "attributes":
+    if by == "attributes" and side_a.framework == side_b.framework:
         side_a.set_weights(seeded_weights(leaves_a, side_a.weights(), seed))
         side_b.set_weights(seeded_weights(leaves_b, side_b.weights(), seed))
         return

@@ -214,12 +214,20 @@ def _leaves(record: Record) -> Iterable[tuple[int, Leaf]]:
             prefix = f"{module.address}." if module.address else ""
             tensors = {param.address.removeprefix(prefix): tuple(param.shape) for param in params}
             trained = tuple(param.address.removeprefix(prefix) for param in params if param.kind == "param")
-            yield position, Leaf(module.address, module.type_name, module.attributes, tensors, trained=trained)
+            attributes = _told_apart(record, module, {name: tensors[name] for name in trained})
+            yield position, Leaf(module.address, module.type_name, attributes, tensors, trained=trained)
             continue
         for param in params:
             if param.kind == "param":
                 shape = {"shape": tuple(param.shape)}
                 yield position, Leaf(param.address, RAW, shape, {param.address: tuple(param.shape)})
+
+
+def _told_apart(record: Record, module: Module, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Any]:
+    """Attributes that tell leaves apart: Paddle's layers do not note their sizes, their parameters do."""
+    if record.run.framework == "torch":
+        return module.attributes
+    return {**{name: value for name, value in module.attributes.items() if value is not None}, **shapes}
 
 
 def identity_of(record: Record, leaf: Leaf, *, across: bool) -> str:
