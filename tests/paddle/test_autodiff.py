@@ -11,6 +11,7 @@ import torch
 
 import torcheer as tl
 from tests.paddle import bugs
+from tests.paddle.equal_pairs import EQUAL_PAIRS, EqualPair, dropping
 from tests.paddle.model_pairs import MODEL_PAIRS
 from torcheer.errors import ComparisonError
 
@@ -32,11 +33,33 @@ def test_equal_networks_are_equal(name: str, torch_first: bool) -> None:
     assert report.num_steps == 3
 
 
+@pytest.mark.parametrize("pair", EQUAL_PAIRS, ids=lambda pair: pair.name)
+@pytest.mark.parametrize("torch_first", [False, True])
+def test_equal_models_of_many_kinds_are_equal(pair: EqualPair, torch_first: bool) -> None:
+    models = pair.paddle(), pair.torch()
+    report = tl.autodiff(*(models[::-1] if torch_first else models), pair.inputs, steps=2, options={"atol": 1e-4})
+    assert report, str(report)
+    assert report.num_forward > 0
+    assert report.num_backward > 0 or pair.name == "no parameters"
+
+
 @pytest.mark.parametrize("bug", bugs.BUGS, ids=lambda bug: bug.name)
 def test_a_mistake_is_named_at_its_layer(bug: bugs.Bug) -> None:
     report = bugs.run(bug)
     assert bugs.names_the_layer(report, bug), f"{report.blamed}\n{report}"
     assert "FAILED !!!" in str(report)
+
+
+@pytest.mark.parametrize("change", bugs.CHANGES, ids=lambda change: f"{change.model} {change.layer}")
+@pytest.mark.parametrize("torch_first", [False, True])
+def test_a_change_of_the_pytorch_model_is_named(change: bugs.Change, torch_first: bool) -> None:
+    report = bugs.run_change(change, torch_first=torch_first)
+    assert report.blamed == (change.layer, change.layer), str(report)
+
+
+def test_random_layers_are_said_to_be_random() -> None:
+    report = tl.autodiff(dropping(paddle.nn, 0.5), dropping(torch.nn, 0.5), np.ones((2, 4), "float32"))
+    assert report.first.why.endswith("each side drops at random: put both in eval mode, or compare with p=0")
 
 
 def test_the_report_is_short_and_folds_the_frameworks() -> None:

@@ -15,7 +15,7 @@ from torcheer.diff.arrays import Array, as_array
 from torcheer.diff.autodiff_blame import Seen, first_in_backward, first_in_forward
 from torcheer.diff.autodiff_noise import NoiseFloor
 from torcheer.diff.autodiff_single import single_steps
-from torcheer.diff.autodiff_steps import Stack, pair_steps, stack_of
+from torcheer.diff.autodiff_steps import Stack, pair_steps, replaced, stack_of
 from torcheer.diff.autodiff_text import describe
 from torcheer.diff.numbers import Distance, Tolerance, distance
 from torcheer.diff.param_map import ParamMap, check_complete, map_by_structure
@@ -95,6 +95,9 @@ class AutodiffReport:
             return self.first.blamed
         if self.params:
             return tuple(one.rpartition(".")[0] for one in (self.params[0].address_a, self.params[0].address_b))  # type: ignore[return-value]
+        for tensor in self.param_map.uneven:
+            layer = tensor.partition("'s ")[2].rpartition(".")[0]
+            return next((pair for pair in self.param_map.layers if layer in pair), None)
         return None
 
     def __str__(self) -> str:
@@ -202,7 +205,7 @@ def _training_step(
         report.outputs_differ = False
         report.notes += note
         return
-    forward = _as_difference(first_in_forward(pairs, report.tolerance), "forward", step)
+    forward = _as_difference(first_in_forward(pairs, report.tolerance, replaced(run_a, run_b, pairs)), "forward", step)
     if options.diff_phase == "backward":
         forward, report.outputs_differ = None, False
     report.first = report.first or forward

@@ -27,19 +27,24 @@ class Seen(NamedTuple):
     why: str
 
 
-def first_in_forward(pairs: Sequence[StepPair], tolerance: Tolerance) -> Seen | None:
-    """The first call whose outputs differ, in order of execution."""
+def first_in_forward(pairs: Sequence[StepPair], tolerance: Tolerance, suspects: Sequence[StepPair] = ()) -> Seen | None:
+    """The first call whose outputs differ, in order of execution. ``suspects``: what ``replaced`` found."""
     for pair in pairs:
         found = _differing(pair.tensors("forward"), tolerance)
         if found is None:
             continue
-        if pair.call_a.parent is None:
+        given = _differing(pair.inputs("forward"), tolerance)
+        if pair.call_a.parent is not None and given is None:
+            return Seen(pair, *found, pair.addresses, f"its inputs are equal and its outputs are not{_about(pair)}")
+        for suspect in suspects:
+            apart = _differing(suspect.tensors("forward"), tolerance)
+            is_before = pair.call_a.parent is None or suspect.call_a.end_op <= pair.call_a.first_op
+            if is_before and apart is not None and _differing(suspect.inputs("forward"), tolerance) is None:
+                return Seen(suspect, *apart, suspect.addresses, "it is another kind of layer on each side")
+        if pair.call_a.parent is None or given is None:
             return Seen(
                 pair, *found, pair.addresses, "the layers inside agree: the code of the model after them differs"
             )
-        given = _differing(pair.inputs("forward"), tolerance)
-        if given is None:
-            return Seen(pair, *found, pair.addresses, "its inputs are equal and its outputs are not")
         around = _around(pair, tolerance)
         why = (
             f"the inputs of {_name(pair.addresses[0])} differ already, and every layer before it agrees: "
@@ -102,6 +107,14 @@ def _around(pair: StepPair, tolerance: Tolerance | None) -> tuple[str, str]:
             break
         call_a, call_b = _parent(pair.run_a.record, call_a), _parent(pair.run_b.record, call_b)
     return StepPair(pair.run_a, pair.run_b, call_a, call_b).addresses
+
+
+def _about(pair: StepPair) -> str:
+    """What else is to be said of a layer that makes something else of equal inputs."""
+    call, kind = pair.call_a, pair.types[0].lower()
+    if "dropout" not in kind or not call.training:
+        return ""
+    return "; in training mode each side drops at random: put both in eval mode, or compare with p=0"
 
 
 def _parent(record: Record, call: ModuleCall) -> ModuleCall:

@@ -112,15 +112,40 @@ def _twins(found: ParamMap) -> dict[str, str]:
     return twin
 
 
+def replaced(run_a: Recording, run_b: Recording, pairs: Sequence[StepPair]) -> list[StepPair]:
+    """Calls at one address of leaf modules without tensors that are of two kinds, as an average for a maximum.
+
+    They may do the same under two names, or other things in models that do the same: suspects, where something differs
+    already, and no evidence by themselves.
+    """
+    paired = {pair.call_a.index for pair in pairs}, {pair.call_b.index for pair in pairs}
+    others = {
+        (_address(run_b.record, call), call.call_index): call
+        for call in _plain_calls(run_b.record)
+        if call.index not in paired[1]
+    }
+    return [
+        StepPair(run_a, run_b, call, other)
+        for call in _plain_calls(run_a.record)
+        if call.index not in paired[0]
+        and (other := others.get((_address(run_a.record, call), call.call_index))) is not None
+    ]
+
+
+def _plain_calls(record: Record) -> Iterator[ModuleCall]:
+    """Calls of leaf modules without tensors."""
+    parents = {module.parent for module in record.modules}
+    for call in record.calls:
+        if call.module not in parents and not record.modules[call.module].params and call.parent is not None:
+            yield call
+
+
 def _plain_pairs(run_a: Recording, run_b: Recording) -> Iterator[StepPair]:
     """Calls of leaf modules without tensors, by kind and order, for the kinds called as often on both sides."""
     by_kind: dict[str, tuple[list[ModuleCall], list[ModuleCall]]] = {}
     for side, run in enumerate((run_a, run_b)):
-        parents = {module.parent for module in run.record.modules}
-        for call in run.record.calls:
-            module = run.record.modules[call.module]
-            if call.module not in parents and not module.params and call.parent is not None:
-                by_kind.setdefault(_kind(run.record, call), ([], []))[side].append(call)
+        for call in _plain_calls(run.record):
+            by_kind.setdefault(_kind(run.record, call), ([], []))[side].append(call)
     for in_a, in_b in by_kind.values():
         if len(in_a) == len(in_b):
             for call_a, call_b in zip(in_a, in_b, strict=True):
