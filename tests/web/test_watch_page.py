@@ -28,6 +28,8 @@ def run(page: Page, explorer: Explorer) -> Page:
     subject = explorer.subject_of("first")
     page.goto(address(explorer.address, subject=subject, columns="fc1:1||fc2:1"))
     driver.graph_of(page)
+    expect(page.get_by_role("figure", name="lr: last value 0.1")).to_be_visible()
+    expect(column(page, 2).get_by_role("img", name="Param bias: histogram")).to_be_visible()
     return page
 
 

@@ -22,12 +22,23 @@ export interface Place {
   arguments: string;
 }
 
+/** Two tensors of one shape, subtracted. */
+export interface Distance {
+  num_elements: number;
+  num_mismatched: number;
+  max_abs: number | string;
+  max_rel: number | string;
+  largest_at: number[];
+  value_a: number | string | null;
+  value_b: number | string | null;
+}
+
 export interface Divergence {
   kind: string;
   headline: string;
   a: Place | null;
   b: Place | null;
-  distance: Record<string, unknown> | null;
+  distance: Distance | null;
   heads: [string, string];
   confirmed: string;
 }
@@ -38,7 +49,7 @@ export interface Comparison {
   reasons: string[];
   first_divergence: Divergence | null;
   candidates: Divergence[];
-  outputs: { path_a: string; path_b: string; verdict: string; distance: Record<string, unknown> | null; tolerance: number; reason: string }[];
+  outputs: { path_a: string; path_b: string; verdict: string; distance: Distance | null; tolerance: number; reason: string }[];
   gradients: { what: string; target: string; sources: string[]; step: number; verdict: string; error: number | null; reason: string }[];
   matches: { a: string; b: string; error: number; layout: string }[];
   notes: string[];
@@ -48,6 +59,27 @@ export interface Comparison {
 }
 
 export type State = "matched" | "unmatched" | "differing";
+
+/** How far the results of matched ops are apart, by item, on a logarithmic scale from the least to the greatest; a box has the most of what is in it. */
+export function differencesOf(comparison: Comparison, graph: Graph, side: 0 | 1): Map<string, number> {
+  const errors = new Map(comparison.matches.map((one) => [side === 0 ? one.a : one.b, one.error]));
+  const place = comparison.first_divergence?.[side === 0 ? "a" : "b"];
+  const known = [...errors.values()].filter((error) => error > 0).map(Math.log10);
+  const low = Math.min(...known);
+  const high = Math.max(...known);
+  const heat = (error: number) => (error > 0 ? (high > low ? 0.1 + (0.8 * (Math.log10(error) - low)) / (high - low) : 0.5) : 0);
+  const heats = graph.items.map((item) => {
+    const label = item.key.replace(/:\d+$/, "");
+    if (place && (place.op === item.key || place.op === label)) return 1;
+    const error = errors.get(item.key) ?? errors.get(label);
+    return item.role === "module" || error === undefined ? -1 : heat(error);
+  });
+  for (let at = graph.items.length - 1; at >= 0; at--) {
+    const { parent } = graph.items[at];
+    if (parent >= 0) heats[parent] = Math.max(heats[parent], heats[at]);
+  }
+  return new Map(graph.items.flatMap((item, at) => (heats[at] >= 0 ? [[item.id, heats[at]] as const] : [])));
+}
 
 /** What a box looks like: as it is where it is matched, as something missing or added where it is not. */
 export const LOOKS: Record<State, Role | null> = { matched: null, unmatched: "changed", differing: "missing" };
