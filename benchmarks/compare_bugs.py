@@ -48,7 +48,7 @@ def is_right(one: Any, label: Label, lines: set[tuple[str, int]]) -> bool:
 def run(pair: Any, bug: str | None, seed: int, options: dict[str, Any]) -> tuple[str, str]:
     case = pair.make(bug, seed, **options)
     torch.manual_seed(seed)
-    result = tl.compare(case.a, case.b, case.x, **case.options)
+    result = tl.compare(case.a, case.b, case.x, backward=True, **case.options)
     if bug is None:
         return ("right" if result.verdict == "equal" else "FALSE ALARM"), str(result.first_divergence or result.reasons)
     label = pair.BUGS[bug]

@@ -13,12 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torcheer.api.compare import autodiff, compare, copy_weights, register_layer_pair
+    from torcheer.api.compare import autodiff, copy_weights, register_layer_pair
+    from torcheer.api.comparison import assert_equal, compare
     from torcheer.api.explore import explore
     from torcheer.api.history import load, log_forward_pass, validate
     from torcheer.api.model_summary import ModelSummary, equal_weights, mark, mark_all, unmark
     from torcheer.api.profile import InspectorGadgets, profile, summary
     from torcheer.api.watch import attach, setup, watch
+    from torcheer.diff.comparison import Comparison
     from torcheer.errors import TorcheerError
     from torcheer.history import ModelHistory
 
@@ -26,11 +28,13 @@ __version__ = "0.1.0"
 
 # A literal, because type checkers and tools/check_sizes.py read it without running it.
 __all__ = [
+    "Comparison",
     "InspectorGadgets",
     "ModelHistory",
     "ModelSummary",
     "TorcheerError",
     "__version__",
+    "assert_equal",
     "attach",
     "autodiff",
     "compare",
@@ -51,13 +55,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Comparison": "torcheer.diff.comparison",
     "InspectorGadgets": "torcheer.api.profile",
     "ModelHistory": "torcheer.history",
     "ModelSummary": "torcheer.api.model_summary",
     "TorcheerError": "torcheer.errors",
+    "assert_equal": "torcheer.api.comparison",
     "attach": "torcheer.api.watch",
     "autodiff": "torcheer.api.compare",
-    "compare": "torcheer.api.compare",
+    "compare": "torcheer.api.comparison",
     "copy_weights": "torcheer.api.compare",
     "equal_weights": "torcheer.api.model_summary",
     "explore": "torcheer.api.explore",

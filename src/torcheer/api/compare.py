@@ -11,26 +11,8 @@ from torcheer.errors import ComparisonError, MissingExtraError
 
 if TYPE_CHECKING:
     from torcheer.diff.autodiff import AutodiffReport
-    from torcheer.diff.comparison import Comparison
     from torcheer.diff.param_map import ParamMap
     from torcheer.diff.side import Side
-
-
-def compare(a: Any, b: Any, x: Any = None, *, atol: float | None = None, rtol: float | None = None) -> Comparison:
-    """Compare two implementations and name the first place where they disagree."""
-    # numpy, and the frameworks: only a comparison needs them.
-    from torcheer.diff.compare import compare_runs
-    from torcheer.diff.numbers import Tolerance
-    from torcheer.diff.runs import Runs
-
-    given = None if atol is None and rtol is None else Tolerance(atol or 0.0, rtol or 0.0)
-    sides = side_of(a, x), side_of(b, x)
-    try:
-        runs = Runs((sides[0].record_forward(), sides[1].record_forward()), sides)
-        return compare_runs(runs, given)
-    finally:
-        for side in sides:
-            side.restore()
 
 
 def autodiff(
@@ -72,7 +54,7 @@ def autodiff(
     from torcheer.diff.layer_map import known_of, map_layers
 
     options = {**(options or {}), **({} if steps is None else {"steps": steps})}
-    if _is_onnx(model_a) or _is_onnx(model_b):
+    if is_onnx(model_a) or is_onnx(model_b):
         raise ComparisonError("autodiff trains both models, and an ONNX model has no backward pass. Use tl.compare.")
     if inp is None:
         raise ComparisonError("autodiff runs both models on inp, and inp is None. Pass () where they take no input.")
@@ -143,14 +125,17 @@ def register_layer_pair(
     register("torch", type_names[1], Form(kind))
 
 
-def side_of(model: Any, inp: Any, *, loss: Any = None, optimizer: Any = None) -> Side:
-    """The side of a comparison that a model makes, by its framework. Without an input it cannot be run."""
+def side_of(model: Any, inp: Any, *, loss: Any = None, optimizer: Any = None, writes_params: bool = True) -> Side:
+    """The side of a comparison that a model makes, by its framework. Without an input it cannot be run.
+
+    writes_params: whether its parameters will be written, and so have to be put back.
+    """
     if is_paddle(model):
         # Paddle is an extra.
         from torcheer.capture.paddle.side import PaddleSide, paddle_call
 
         return PaddleSide(model, paddle_call(model, inp), loss=loss, optimizer=optimizer)
-    if _is_onnx(model):
+    if is_onnx(model):
         return _onnx_side(model, inp)
     if type(model).__name__ == "ExportedProgram" and hasattr(model, "module"):
         model = model.module()
@@ -158,10 +143,10 @@ def side_of(model: Any, inp: Any, *, loss: Any = None, optimizer: Any = None) ->
     from torcheer.capture.torch.calls import torch_call
     from torcheer.capture.torch.side import TorchSide
 
-    return TorchSide(model, torch_call(model, inp), loss=loss, optimizer=optimizer)
+    return TorchSide(model, torch_call(model, inp), loss=loss, optimizer=optimizer, writes_params=writes_params)
 
 
-def _is_onnx(model: Any) -> bool:
+def is_onnx(model: Any) -> bool:
     """Is this the path of an ONNX file, or a loaded ONNX model?"""
     is_file = isinstance(model, (str, os.PathLike)) and os.fspath(model).endswith(".onnx")
     return is_file or type(model).__module__.startswith("onnx")
@@ -178,4 +163,4 @@ def _onnx_side(model: Any, inp: Any) -> Side:
     return OnnxSide(model, inp)
 
 
-__all__ = ["autodiff", "compare", "copy_weights", "register_layer_pair"]
+__all__ = ["autodiff", "copy_weights", "register_layer_pair"]

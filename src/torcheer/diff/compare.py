@@ -11,63 +11,78 @@ can do that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import replace
 
 from torcheer.diff.align import Alignment, align
-from torcheer.diff.arrays import precision_of
 from torcheer.diff.comparison import (
     DIVERGED,
     EQUAL,
-    UNDETERMINED,
     Comparison,
     Divergence,
     MatchResult,
-    OutputResult,
     head,
 )
 from torcheer.diff.frontier import Candidate, Search
-from torcheer.diff.graph import Graph, Output, build
-from torcheer.diff.layout import apart, name_order
-from torcheer.diff.noise import CHAOTIC, Noise
+from torcheer.diff.graph import Graph, build
+from torcheer.diff.layout import name_order
+from torcheer.diff.learning import Learning, compare_learning
+from torcheer.diff.noise import Noise
+from torcheer.diff.notes import notes_about
 from torcheer.diff.numbers import Tolerance, distance
+from torcheer.diff.outputs import Pair, are_beyond_doubt, judge, pair_outputs
+from torcheer.diff.param_map import ParamMap
 from torcheer.diff.place import label_of, place_of
 from torcheer.diff.runs import Runs
-from torcheer.errors import ComparisonError
+from torcheer.diff.value_map import map_by_value, weights_of
 
-_BEYOND_DOUBT = 2.0  # in units of precision: closer than one rounding at the end
 _FUSED = ("scaled_dot_product", "mkldnn_rnn_layer", "_transformer_encoder_layer_fwd", "_native_multi_head_attention")
 _NUM_CANDIDATES = 5
 
 
-@dataclass
-class Pair:
-    """One output of both sides."""
+def compare_runs(runs: Runs, given: Tolerance | None = None, learning: Learning | None = None) -> Comparison:
+    """Compare two runs and name the first divergence; where they agree, what they learn."""
+    result = _compare_forward(runs, given)
+    side_a, side_b = runs.sides
+    result._mapping = lambda: _map_params(runs)
+    result.notes += notes_about(*runs.first)
+    if result.verdict == EQUAL and learning is not None and side_a is not None and side_b is not None:
+        graphs = build(runs.first[0], runs.picked[0]), build(runs.first[1], runs.picked[1])
+        wanted = replace(learning, is_fresh=runs.is_fresh or not _writes_buffers(runs))
+        compare_learning(result, (side_a, side_b), graphs, result.param_map, wanted)
+    return result
 
-    a: Output
-    b: Output
+
+def _writes_buffers(runs: Runs) -> bool:
+    """Whether putting a model back for another run wrote into what its backward pass needs."""
+    records = [one.record for one in runs.first]
+    return any(r.run.training and any(param.kind == "buffer" for param in r.params) for r in records)
 
 
-def compare_runs(runs: Runs, given: Tolerance | None = None) -> Comparison:
-    """Compare two runs and name the first divergence."""
-    a, b = build(runs.first[0]), build(runs.first[1])
+def _map_params(runs: Runs) -> ParamMap:
+    a, b = (weights_of(one) for one in runs.first)
+    found = map_by_value(a, b)
+    found.shapes = {name: array.shape for name, array in b.items()}
+    return found
+
+
+def _compare_forward(runs: Runs, given: Tolerance | None) -> Comparison:
+    a, b = (build(one, picked) for one, picked in zip(runs.first, runs.picked, strict=True))
     names = _names(a, b)
     result = Comparison(names, EQUAL, records=runs.first)
     pairs = pair_outputs(a, b)
-    if _are_beyond_doubt(a, b, pairs, given):
+    if are_beyond_doubt(a, b, pairs, given):
         noise = Noise(a, None, given)
-        _judge(result, a, b, pairs, noise)
+        judge(result, a, b, pairs, noise)
         result.tolerance = "outputs agree to the last place"
         result._matching = lambda: _matches(align(a, b, noise))
         return result
     if any(_is_fused(graph) for graph in (a, b)) and runs.can_unfuse:
-        a, b = (build(one) for one in runs.unfused())
+        a, b = (build(one, picked) for one, picked in zip(runs.unfused(), runs.picked, strict=True))
         result.notes.append("fused kernels were run by their formulas to look inside them")
         pairs = pair_outputs(a, b)
     noise = Noise(a, None if given is not None else _noisy(runs), given)
     result.tolerance = _source_of(noise)
-    _judge(result, a, b, pairs, noise)
+    judge(result, a, b, pairs, noise)
     alignment: list[Alignment] = []
 
     def aligned() -> Alignment:
@@ -100,92 +115,6 @@ def _names(a: Graph, b: Graph) -> tuple[str, str]:
 
 def _is_fused(graph: Graph) -> bool:
     return any(name in node.name for node in graph.nodes for name in _FUSED)
-
-
-def pair_outputs(a: Graph, b: Graph) -> list[Pair]:
-    """Which output is which: by place where the places have equal names, else in order."""
-    if not a.outputs or not b.outputs:
-        side, model = ("A", a) if not a.outputs else ("B", b)
-        raise ComparisonError(
-            f"{side} ({model.record.run.model}) returned no tensor, so there is nothing to compare. "
-            "Pass models that return tensors, in whatever structure."
-        )
-    in_b = {output.path: output for output in b.outputs}
-    shared = [Pair(one, in_b[one.path]) for one in a.outputs if one.path in in_b]
-    if len(a.outputs) == len(b.outputs):
-        if len(shared) == len(a.outputs):
-            return shared
-        return [Pair(one, other) for one, other in zip(a.outputs, b.outputs, strict=True)]
-    if shared and all(pair.a.path for pair in shared):
-        return shared
-    raise ComparisonError(
-        f"The models return different structures: A returns {_listed(a)}, B returns {_listed(b)}. "
-        "Pass pick=(for_a, for_b), functions that take a model's output and return the tensors to compare: "
-        "pick=(lambda out: out.last_hidden_state, None)."
-    )
-
-
-def _listed(graph: Graph) -> str:
-    shown = [f"{one.path or 'a tensor'} {graph.value(one.value).shape}" for one in graph.outputs[:6]]
-    return ", ".join(shown) + (", …" if len(graph.outputs) > 6 else "")
-
-
-def _are_beyond_doubt(a: Graph, b: Graph, pairs: Sequence[Pair], given: Tolerance | None) -> bool:
-    if given is not None:
-        return False
-    for pair in pairs:
-        if not (a.has_contents(pair.a.value) and b.has_contents(pair.b.value)):
-            return False
-        one, other = a.array(pair.a.value), b.array(pair.b.value)
-        if one.shape != other.shape or a.value(pair.a.value).dtype != b.value(pair.b.value).dtype:
-            return False
-        precision = precision_of(a.value(pair.a.value).dtype)
-        if precision > 1e-5 or apart(one, other)[0] > _BEYOND_DOUBT * precision:
-            return False
-    return True
-
-
-def _judge(result: Comparison, a: Graph, b: Graph, pairs: Sequence[Pair], noise: Noise) -> None:
-    """Judge every output and by them the whole."""
-    result.outputs = [_judge_one(a, b, pair, noise) for pair in pairs]
-    verdicts = {one.verdict for one in result.outputs}
-    result.verdict = next((v for v in (DIVERGED, UNDETERMINED) if v in verdicts), EQUAL)
-    result.reasons += [one.reason for one in result.outputs if one.reason and one.verdict != EQUAL]
-
-
-def _judge_one(a: Graph, b: Graph, pair: Pair, noise: Noise) -> OutputResult:
-    path = pair.a.path or pair.b.path or "the output"
-    for side, graph, output in (("A", a, pair.a), ("B", b, pair.b)):
-        if not graph.has_contents(output.value):
-            raise ComparisonError(
-                f"The contents of {path} were not kept in {side}'s recording. Record with layers_to_save='all'."
-            )
-    one, other = a.array(pair.a.value), b.array(pair.b.value)
-    close = noise.close(pair.a.value)
-    if one.shape != other.shape:
-        order = name_order(one, other, close)
-        reason = f"{path} has shape {one.shape} in A and {other.shape} in B" + (f"; {order}" if order else "")
-        return OutputResult(pair.a.path, pair.b.path, DIVERGED, None, close.rms, reason)
-    if noise.given is not None:
-        how_far = distance(other, one, noise.given)
-        verdict = EQUAL if how_far.is_equal else DIVERGED
-    else:
-        rms, peak = apart(one, other)
-        verdict = EQUAL if rms <= close.rms and peak <= close.peak else DIVERGED
-        bound = close.peak * (np.sqrt(np.mean(np.square(np.nan_to_num(one.astype(np.float64)))))) if one.size else 0.0
-        how_far = distance(other, one, Tolerance(float(bound), close.peak))
-    reason = ""
-    if verdict == DIVERGED:
-        order = name_order(one, other, close)
-        reason = f"{path} differs" + (f": {order}" if order else "")
-    error = apart(one, other)[0]
-    low = precision_of(a.value(pair.a.value).dtype) > 1e-5
-    if verdict == DIVERGED and noise.given is None and (noise.of(pair.a.value).rms > CHAOTIC or (low and error < 0.5)):
-        verdict = UNDETERMINED
-        reason = f"{path}: rounding alone changes A by {noise.of(pair.a.value).rms:.1g} of its size"
-    return OutputResult(
-        pair.a.path, pair.b.path, verdict, how_far, close.rms, reason, error if np.isfinite(error) else None
-    )
 
 
 def _matches(alignment: Alignment) -> tuple[list[MatchResult], tuple[int, int], tuple[int, int]]:

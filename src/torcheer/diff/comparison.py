@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -12,11 +12,13 @@ from typing import Any
 
 from torcheer import shown
 from torcheer.diff.arrays import Array
+from torcheer.diff.leaves import LeavesComparison, compare_invoked, compare_registered
 from torcheer.diff.numbers import Distance
 from torcheer.diff.param_map import ParamMap
 from torcheer.diff.place import Place
+from torcheer.diff.side import Recording
 from torcheer.diff.value_map import convert_state_dict
-from torcheer.errors import ComparisonError
+from torcheer.record.model import Record
 
 EQUAL, DIVERGED, UNDETERMINED = "equal", "diverged", "undetermined"
 
@@ -86,12 +88,12 @@ class Comparison:
     gradients: list[TensorResult] = field(default_factory=list)
     weights: list[TensorResult] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    param_map: ParamMap = field(default_factory=ParamMap)
     tolerance: str = ""  # where the tolerance comes from
-    records: tuple[Any, Any] | None = None  # both recordings
+    records: tuple[Recording, Recording] | None = None  # both runs
     _matching: Callable[[], tuple[list[MatchResult], tuple[int, int], tuple[int, int]]] | None = None
     _matched: tuple[list[MatchResult], tuple[int, int], tuple[int, int]] | None = None
-    _census: Callable[[str], Any] | None = None
+    _mapping: Callable[[], ParamMap] | None = None
+    _mapped: ParamMap | None = None
 
     def __bool__(self) -> bool:
         return self.verdict == EQUAL
@@ -124,19 +126,25 @@ class Comparison:
         return self._matched
 
     @property
-    def modules(self) -> Any:
-        """Registered leaf modules of both models, compared."""
-        return self._ask_census("registered")
+    def param_map(self) -> ParamMap:
+        """Which tensors of A make up each tensor of B, found from their numbers."""
+        if self._mapped is None:
+            self._mapped = self._mapping() if self._mapping is not None else ParamMap()
+        return self._mapped
 
     @property
-    def invoked(self) -> Any:
-        """Leaf modules that were called in forward, compared."""
-        return self._ask_census("invoked")
+    def modules(self) -> LeavesComparison:
+        """Leaf modules of both models: what one has and the other lacks."""
+        return compare_registered(*self._both_records(), self.names)
 
-    def _ask_census(self, which: str) -> Any:
-        if self._census is None:
-            raise ComparisonError("Recordings do not hold the models. Compare the models themselves to list modules.")
-        return self._census(which)
+    @property
+    def invoked(self) -> LeavesComparison:
+        """The same for the leaf modules that forward called."""
+        return compare_invoked(*self._both_records(), self.names)
+
+    def _both_records(self) -> tuple[Record, Record]:
+        assert self.records is not None
+        return self.records[0].record, self.records[1].record
 
     @property
     def smallest_tolerance(self) -> float | None:
@@ -166,11 +174,6 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
-
-
-def plain(one: Any) -> Any:
-    """A result as plain data."""
-    return asdict(one) if one is not None else None
 
 
 def head(array: Array) -> str:

@@ -93,6 +93,7 @@ class Graph:
     """One run."""
 
     recording: Recording
+    picked: tuple[str, ...] | None = None  # paths of the outputs to compare; None: all
     nodes: list[Node] = field(default_factory=list)
     producer: dict[int, int] = field(default_factory=dict)  # value → node
     readers: dict[int, list[int]] = field(default_factory=dict)  # class → nodes
@@ -154,7 +155,13 @@ class Graph:
 
     @cached_property
     def outputs(self) -> list[Output]:
-        """What the model returned."""
+        """What the model returned, or of that what was picked for comparison."""
+        by_path = {output.path: output for output in self.every_output}
+        return self.every_output if self.picked is None else [by_path[path] for path in self.picked]
+
+    @cached_property
+    def every_output(self) -> list[Output]:
+        """All tensors the model returned."""
         return [
             Output(item.path, op.inputs[0])
             for op in self.record.ops
@@ -191,9 +198,9 @@ class Graph:
         return frozenset(cls for cls in self._members if cls not in main)
 
 
-def build(recording: Recording) -> Graph:
+def build(recording: Recording, picked: tuple[str, ...] | None = None) -> Graph:
     """The graph of a recorded run."""
-    graph = Graph(recording)
+    graph = Graph(recording, picked)
     record = recording.record
     written_by: dict[int, list[int]] = {}  # function-level op → values it returned that no ATen call did
     returned = {item.value for op in record.aten if op.phase == "forward" for item in op.outputs}

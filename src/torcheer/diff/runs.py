@@ -5,7 +5,7 @@ A recording from disk is one run and no more. A model can be run again with fuse
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torcheer.diff.side import Recording, Side
 
@@ -16,8 +16,9 @@ class Runs:
 
     first: tuple[Recording, Recording]
     sides: tuple[Side | None, Side | None] = (None, None)
-    notes: list[str] = field(default_factory=list)
+    picked: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)  # paths of outputs; None: all
     is_unfused: bool = False
+    is_fresh: bool = True  # nothing ran since the first runs
 
     @property
     def can_unfuse(self) -> bool:
@@ -29,10 +30,10 @@ class Runs:
         a, b = self.sides
         assert a is not None
         assert b is not None
-        self.is_unfused = True
+        self.is_unfused, self.is_fresh = True, False
         return a.record_unfused(), b.record_unfused()
 
     def noisy(self) -> Recording | None:
         """The reference again, with rounding noise; None where it cannot be run."""
-        side = self.sides[0]
+        side, self.is_fresh = self.sides[0], False
         return None if side is None else side.record_noisy(unfused=self.is_unfused)

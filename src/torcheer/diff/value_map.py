@@ -13,8 +13,9 @@ import numpy as np
 
 from torcheer.diff.arrays import Array, as_array
 from torcheer.diff.param_map import ParamMap, ParamPair, Piece
-from torcheer.diff.side import Weights
+from torcheer.diff.side import Recording, Weights
 from torcheer.errors import ComparisonError
+from torcheer.record.payload import is_kept
 
 _MOST_PIECES = 64  # of which a tensor may be joined: heads that are interleaved
 
@@ -32,6 +33,20 @@ def map_by_value(a: Weights, b: Weights) -> ParamMap:
             pairs.append(pair)
     used = {source for pair in pairs for source in pair.sources}
     return ParamMap(pairs, sorted(names_a - used, key=list(a).index), only_b)
+
+
+def weights_of(recording: Recording) -> dict[str, Array]:
+    """Params and buffers by address, as they were when the run began; those whose contents were kept."""
+    record, payloads = recording
+    found: dict[str, Array] = {}
+    values = {value.param: value.index for value in reversed(record.values) if value.param is not None}
+    for index, param in enumerate(record.params):
+        name = record.saved.get(values[index]) if index in values else None
+        for known in (f"param.{param.address}", f"param.{index}", name):
+            if known is not None and is_kept(payloads, known):
+                found[param.address] = as_array(payloads[known])
+                break
+    return found
 
 
 class _Index:

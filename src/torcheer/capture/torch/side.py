@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torcheer.capture.torch.fine import FineSession, own_tensors, unfused
+from torcheer.capture.torch.fine import FineSession, own_tensors
 from torcheer.capture.torch.fine import unfused as run_unfused
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.noisy import NoisySession
@@ -36,6 +36,7 @@ class TorchSide:
         *,
         loss: Loss | None = None,
         optimizer: torch.optim.Optimizer | None = None,
+        writes_params: bool = True,
     ) -> None:
         check_optimizer(optimizer, torch.optim.Optimizer, self.framework)
         self.model = model
@@ -43,7 +44,7 @@ class TorchSide:
         self.loss = loss
         self.optimizer = optimizer
         self.session: FineSession | None = None
-        self._state = RunState(model, inputs)
+        self._state = RunState(model, inputs, with_params=writes_params)
         self._optimizer_state = None if optimizer is None else _state_copy(optimizer.state_dict())
 
     def leaves(self) -> list[Leaf]:
@@ -75,9 +76,15 @@ class TorchSide:
         """What the last forward returned."""
         return None if self.session is None else self.session.output
 
+    def paths_of(self, picked: Any) -> tuple[str, ...] | None:
+        """Where in the last output the picked tensors are; None where one of them is not there as it was returned."""
+        places = {id(tensor): path for path, tensor in named_tensors(self.output)}
+        found = [places.get(id(tensor)) for _, tensor in named_tensors(picked)]
+        return None if not found or None in found else tuple(path for path in found if path is not None)
+
     def record_unfused(self) -> Recording:
         """Run the model from where it started, without fused kernels."""
-        with unfused():
+        with run_unfused():
             return self._record_again(FineSession)
 
     def record_noisy(self, *, unfused: bool = False) -> Recording:

@@ -1,0 +1,179 @@
+"""``tl.compare``: two models, two histories or two recordings, and the first place where they disagree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torcheer.api.compare import copy_weights, is_onnx, side_of
+from torcheer.api.history import is_paddle, load
+from torcheer.errors import ComparisonError, TorcheerError
+from torcheer.history import ModelHistory
+
+if TYPE_CHECKING:
+    from torcheer.diff.comparison import Comparison
+    from torcheer.diff.runs import Runs
+    from torcheer.diff.side import Recording, Side
+
+_WEIGHTS = ("own", "copy", "equal")
+
+
+def compare(
+    a: Any,
+    b: Any,
+    x: Any = None,
+    *,
+    x_b: Any = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    weights: str = "own",
+    pick: Any = None,
+    backward: bool | None = None,
+    steps: int = 0,
+    loss: Any = None,
+    optimizers: Any = None,
+) -> Comparison:
+    """Compare two implementations of one network, and name the first place where they disagree.
+
+    ``compare(reference, new, x)`` takes two models and an input; ``compare(history_a, history_b)`` two histories, or
+    paths of saved recordings. The result is true when the two are equal; printed, it says where they part.
+
+    x: the input of both; a tensor, a tuple of positional arguments or a dict of keyword arguments. ``x_b``: B's, where
+        it takes another form of it.
+    atol, rtol: count ``|a - b| <= atol + rtol * |a|`` as equal. Without them the tolerance is measured: the reference
+        runs again with rounding errors put in.
+    weights: "own": the models have the same weights already; "copy": B gets A's, carried over by kinds and shapes;
+        "equal": both get weights drawn from what their layers are. The models get their own back.
+    pick: what to compare of the outputs: a function from a model's output to tensors in it, or one for each model.
+    backward: also compare gradients where the outputs agree. None: where A is in training mode or a loss is given.
+    steps: training steps to compare, with ``loss`` (a function of the model's output, or one for each) and
+        ``optimizers`` (one for each model; without them plain gradient descent).
+
+    Models, gradients, optimizers and random state are left as they were.
+    """
+    # numpy, and the frameworks: only a comparison needs them.
+    from torcheer.diff.compare import compare_runs
+    from torcheer.diff.learning import Learning
+    from torcheer.diff.numbers import Tolerance
+    from torcheer.diff.runs import Runs
+
+    given = None if atol is None and rtol is None else Tolerance(atol or 0.0, rtol or 0.0)
+    if weights not in _WEIGHTS:
+        raise ComparisonError(f"weights is {weights!r}. It takes one of {', '.join(map(repr, _WEIGHTS))}.")
+    if _is_recorded(a) or _is_recorded(b):
+        return compare_runs(Runs((_recording(a, "A"), _recording(b, "B"))), given)
+    if x is None:
+        raise ComparisonError("compare(a, b, x) needs an input to run the models on: pass x.")
+    losses, own = _two(loss, "loss"), _two(optimizers, "optimizers", is_pair=True)
+    learns = bool(steps or loss is not None)
+    inputs = (x, x if x_b is None else x_b)
+    a, b, inputs, notes = _widened(a, b, inputs, learns)
+    sides: list[Side] = []
+    try:
+        for model, inp, one, optimizer in zip((a, b), inputs, losses, own, strict=True):
+            writes = bool(steps) or weights != "own"
+            sides.append(side_of(model, inp, loss=one, optimizer=optimizer, writes_params=writes))
+        _set_weights(weights, a, b)
+        runs = _run_both(sides, (a, b), pick)
+        can_learn = not any(is_onnx(model) for model in (a, b)) and runs.first[0].record.run.training
+        wants = learns or (can_learn if backward is None else backward)
+        found = compare_runs(runs, given, Learning(wants, steps, loss is not None, given) if wants else None)
+        found.notes += notes
+        return found
+    finally:
+        for side in reversed(sides):
+            side.restore()
+
+
+def assert_equal(a: Any, b: Any, x: Any = None, **options: Any) -> None:
+    """Raise ``AssertionError`` with the comparison as its text unless ``compare`` finds the two equal."""
+    found = compare(a, b, x, **options)
+    if not found:
+        raise AssertionError(str(found))
+
+
+def _is_recorded(one: Any) -> bool:
+    return isinstance(one, (ModelHistory, str, os.PathLike)) and not is_onnx(one)
+
+
+def _recording(one: Any, side: str) -> Recording:
+    from torcheer.diff.side import Recording  # numpy, as above
+
+    if not _is_recorded(one):
+        raise ComparisonError(
+            f"{side} is a {type(one).__name__}, and the other side is a recording. Compare two models with an input, "
+            "or two recordings: tl.log_forward_pass(model, x) makes one."
+        )
+    history = one if isinstance(one, ModelHistory) else load(one)
+    if history.record.run.error is not None:
+        raise ComparisonError(
+            f"{side}'s run raised {history.record.run.error} and has no outputs to compare. Record it again."
+        )
+    return Recording(history.record, history.payloads)
+
+
+def _two(given: Any, name: str, *, is_pair: bool = False) -> Sequence[Any]:
+    if isinstance(given, (tuple, list)):
+        if len(given) != 2:
+            raise ComparisonError(f"{name} holds {len(given)}; pass one for each of the two models.")
+        return given
+    if is_pair and given is not None:
+        raise ComparisonError(f"{name} takes one for each model: {name}=(for_a, for_b).")
+    return given, given
+
+
+def _run_both(sides: Sequence[Side], models: Sequence[Any], pick: Any) -> Runs:
+    from torcheer.diff.runs import Runs  # numpy, as above
+
+    picks = pick if isinstance(pick, (tuple, list)) else (pick, pick)
+    recorded, picked = [], []
+    for name, side, model, function in zip("AB", sides, models, picks, strict=True):
+        try:
+            recorded.append(side.record_forward())
+        except TorcheerError:
+            raise
+        except Exception as error:
+            # Whatever a model raises: the user has to know which of the two it was.
+            raise ComparisonError(
+                f"{name} ({type(model).__name__}) raised {type(error).__name__}: {error}. "
+                "Call it by itself on this input first; where the two take their input in other forms, pass x_b for B."
+            ) from error
+        picked.append(None if function is None else _picked(side, function, name))
+    return Runs((recorded[0], recorded[1]), (sides[0], sides[1]), (picked[0], picked[1]))
+
+
+def _picked(side: Any, function: Callable[[Any], Any], name: str) -> tuple[str, ...]:
+    paths: tuple[str, ...] | None = side.paths_of(function(side.output))
+    if paths is None:
+        raise ComparisonError(
+            f"pick returned something for {name} that is no tensor of the model's output. "
+            "It has to pick tensors out of the output as they are: lambda out: out.logits."
+        )
+    return paths
+
+
+def _set_weights(weights: str, a: Any, b: Any) -> None:
+    if weights == "copy":
+        copy_weights(a, b)
+    elif weights == "equal":
+        from torcheer.api.model_summary import equal_weights  # only where it is asked for
+
+        equal_weights(a, b)
+
+
+def _widened(a: Any, b: Any, inputs: Any, learns: bool) -> tuple[Any, Any, Any, list[str]]:
+    """Low precision hides what differs: such models are compared as copies in float32."""
+    if is_paddle(a) or is_paddle(b) or learns:
+        return a, b, inputs, []
+    from torcheer.capture.torch.widen import is_low, widened  # torch takes seconds to import
+
+    low = [name for name, model in zip("AB", (a, b), strict=True) if is_low(model)]
+    if not low:
+        return a, b, inputs, []
+    note = f"{' and '.join(low)} computes in low precision: copies in float32 were compared"
+    wide = [widened(model, inp) for model, inp in zip((a, b), inputs, strict=True)]
+    return wide[0][0], wide[1][0], tuple(inp for _, inp in wide), [note]
+
+
+__all__ = ["assert_equal", "compare"]

@@ -1,0 +1,54 @@
+"""What the circumstances of two runs say, before any number is compared: modes, types, random numbers, kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from torcheer.diff.side import Recording
+from torcheer.record.model import Record
+
+_RANDOM = ("native_dropout", "bernoulli", "rand", "normal_", "multinomial", "uniform_", "exponential_")
+_KERNELS = ("scaled_dot_product", "mkldnn_rnn_layer", "transformer_encoder_layer", "native_multi_head_attention")
+_LOW = ("float16", "bfloat16", "qint8", "quint8", "float8")
+
+
+def notes_about(a: Recording, b: Recording) -> list[str]:
+    """Differences of circumstance, each in a sentence."""
+    notes = []
+    one, other = a.record, b.record
+    if one.run.training != other.run.training:
+        modes = ["training" if record.run.training else "eval" for record in (one, other)]
+        notes.append(f"A ran in {modes[0]} mode and B in {modes[1]} mode: dropout and batch norm behave otherwise")
+    types = [_types(record) for record in (one, other)]
+    if types[0] != types[1]:
+        notes.append(f"A computes in {', '.join(types[0])} and B in {', '.join(types[1])}")
+    random = [_calls(record, _RANDOM) for record in (one, other)]
+    for side, calls in zip("AB", random, strict=True):
+        if calls:
+            notes.append(f"{side} draws random numbers ({', '.join(calls)}): dropout may be on")
+    kernels = [_calls(record, _KERNELS) for record in (one, other)]
+    if set(kernels[0]) != set(kernels[1]):
+        shown = [", ".join(calls) or "none" for calls in kernels]
+        notes.append(f"fused kernels differ: A uses {shown[0]}, B uses {shown[1]}")
+    if one.run.framework_version != other.run.framework_version:
+        notes.append(
+            f"A ran on {one.run.framework} {one.run.framework_version}, "
+            f"B on {other.run.framework} {other.run.framework_version}"
+        )
+    devices = [sorted({value.device for value in record.values}) for record in (one, other)]
+    if devices[0] != devices[1]:
+        notes.append(f"A ran on {', '.join(devices[0])}, B on {', '.join(devices[1])}")
+    return notes
+
+
+def _types(record: Record) -> list[str]:
+    """The floating types that the run computed in."""
+    counts = Counter(value.dtype for value in record.values if value.kind == "activation")
+    found = [dtype for dtype in counts if dtype.startswith(("float", "bfloat", "complex", "qint", "quint"))]
+    return sorted(dtype for dtype in found if dtype in _LOW or counts[dtype] * 4 >= max(counts.values()))
+
+
+def _calls(record: Record, names: tuple[str, ...]) -> list[str]:
+    """ATen functions of the run whose names begin so, each once."""
+    found = (op.function.removeprefix("aten.").partition(".")[0] for op in record.aten if op.phase == "forward")
+    return list(dict.fromkeys(name for name in found if any(name.lstrip("_").startswith(one) for one in names)))
