@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
+import torch
 
 import torcheer as tl
 from tests.paddle import models
@@ -160,3 +162,69 @@ def test_modes_and_gradient_mode_are_as_they_were() -> None:
     assert not history.record.run.training
     assert not model.training
     assert all(not param.stop_gradient for param in model.fc.parameters())
+
+
+class Raising(paddle.nn.Layer):
+    """Raises in the forward, or in the backward pass."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.fc, self.bn, self.where = paddle.nn.Linear(4, 4), paddle.nn.BatchNorm1D(4), where
+
+    def forward(self, x: Any) -> Any:
+        y = self.bn(self.fc(x)) + paddle.rand([4])
+        random.random()
+        if self.where == "forward":
+            raise ValueError("half way")
+        if self.where == "backward":
+            y.register_hook(_raise)
+        return y
+
+
+def _raise(_gradient: Any) -> None:
+    raise ValueError("half way")
+
+
+def everything_about(layer: Any, module: torch.nn.Module) -> dict[str, Any]:
+    """What a comparison must leave as it was."""
+    params = [*layer.parameters(), *module.parameters()]
+    layers, modules = layer.sublayers(True), list(module.modules())
+    tensors = [tensor.detach().numpy() for model in (layer, module) for tensor in model.state_dict().values()]
+    return {
+        "state": [array.tobytes() for array in tensors],
+        "gradients": [None if p.grad is None else p.grad.numpy().tobytes() for p in params],
+        "modes": [one.training for one in (*layers, *modules)],
+        "hooks": [len(one._forward_pre_hooks) + len(one._forward_post_hooks) for one in layers]
+        + [len(one._forward_pre_hooks) + len(one._forward_hooks) for one in modules],
+        "frozen": [p.stop_gradient for p in layer.parameters()] + [p.requires_grad for p in module.parameters()],
+        "names": [sorted(vars(one)) for one in (*layers, *modules)],
+        "random": [torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())],
+    }
+
+
+@pytest.mark.parametrize("where", ["", "forward", "backward"])
+@pytest.mark.parametrize("torch_first", [False, True])
+def test_a_comparison_changes_nothing(where: str, torch_first: bool) -> None:
+    paddle.seed(5)
+    torch.manual_seed(5)
+    layer, module = Raising(where), torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    layer(paddle.ones([3, 4])).sum().backward() if not where else None
+    layer.bn.eval()
+    x = np.random.default_rng(0).random((3, 4), "float32")
+    before, names = everything_about(layer, module), every_name()
+    models = (module, layer) if torch_first else (layer, module)
+    if where:
+        # Paddle turns what a hook raises into an OSError.
+        with pytest.raises((ValueError, OSError), match="half way"):
+            tl.autodiff(*models, x)
+    else:
+        assert not tl.autodiff(*models, x)
+    assert everything_about(layer, module) == before
+    after = every_name()
+    assert {place for place in names if names[place] != after.get(place)} == set()
+    # The random numbers that follow are those of a process that compared nothing.
+    drawn = paddle.rand([2]).numpy()
+    paddle.seed(5)
+    fresh = Raising(where)
+    fresh(paddle.ones([3, 4])) if not where else None
+    np.testing.assert_array_equal(drawn, paddle.rand([2]).numpy())

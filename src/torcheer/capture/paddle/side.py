@@ -269,7 +269,11 @@ class _State:
     def __init__(self, model: Any, optimizer: Any) -> None:
         self.random = paddle.get_rng_state()
         self.host_random = random.getstate(), sys.modules["numpy"].random.get_state()
-        self.tensors = [(tensor, copied(tensor), tensor.grad) for _, _, _, tensor in own_tensors(model)]
+        # A gradient is copied: clearing it lets go of its memory.
+        self.tensors = [
+            (tensor, copied(tensor), None if tensor.grad is None else copied(tensor.grad))
+            for _, _, _, tensor in own_tensors(model)
+        ]
         self.modes = [(layer, layer.training) for _, layer in _layers(model)]
         self.optimizer = None if optimizer is None else OptimizerState(optimizer)
 
