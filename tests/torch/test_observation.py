@@ -1,4 +1,4 @@
-"""Observing changes nothing: exceptions, hooks, memory, threads, what the user does with the model afterwards."""
+"""Observing changes nothing: hooks, memory, what the user does with the model afterwards."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import copy
 import gc
 import io
 import pickle
-import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,131 +15,8 @@ import torch
 from torch import Tensor, nn
 
 import torcheer as tl
-from tests.torch.fidelity.checker import check_record
-from tests.torch.fidelity.compare import differences, module_state, random_state, seed_all, torch_globals
-
-
-class MyError(Exception):
-    """Of the user's own."""
-
-
-class Fails(nn.Module):
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = x * 3
-        y.sum()
-        raise self.error
-
-
-class Inner(nn.Module):
-    def __init__(self, last: nn.Module) -> None:
-        super().__init__()
-        self.linear = nn.Linear(3, 3)
-        self.last = last
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.linear(x)) + 1
-
-
-def small() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-
-
-def nested_failure(error: BaseException) -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 3), Inner(Inner(Fails(error))))
-
-
-@pytest.mark.parametrize("layers_to_save", ["all", "none"])
-@pytest.mark.parametrize("error", [MyError("mine"), ValueError("theirs"), KeyboardInterrupt(), SystemExit(3)])
-def test_an_exception_comes_through_with_the_history_so_far(error: BaseException, layers_to_save: str) -> None:
-    before = torch_globals()
-    with pytest.raises(type(error)) as caught:
-        tl.log_forward_pass(nested_failure(error), torch.randn(2, 3), layers_to_save=layers_to_save)
-    assert caught.value is error
-    assert caught.value.__cause__ is None
-    assert torch_globals() == before
-    history = error.model_history  # type: ignore[union-attr]
-    check_record(history.record)
-    assert [op.name for op in history] == ["input", "linear", "linear", "linear", "mul", "sum"]
-    assert [op.module for op in history][1:] == ["0", "1.linear", "1.last.linear", "1.last.last", "1.last.last"]
-    assert type(error).__name__ in (history.record.run.error or "")
-    record = history.record
-    failed = {record.modules[call.module].address for call in record.calls if call.error}
-    assert failed == {"", "1", "1.last", "1.last.last"}
-    assert str(history)
-    assert all(str(op) for op in history)
-    with pytest.raises(tl.TorcheerError, match="raised"):
-        _ = history.output
-    if layers_to_save == "all":
-        assert history["mul_1"].tensor_contents.shape == (2, 3)
-
-
-class BadMatmul(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return (x + 1) @ torch.zeros(7, 7)
-
-
-def test_an_error_of_torch_leaves_the_failed_op_in_the_history() -> None:
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
-        tl.log_forward_pass(BadMatmul(), torch.randn(2, 3))
-    history = caught.value.model_history  # type: ignore[attr-defined]
-    assert [op.name for op in history][-1] == "matmul"
-    assert not history["matmul_1"].outputs
-    assert [parent.name for parent in history["matmul_1"].parents] == ["add", "zeros"]
-    assert str(history["matmul_1"])
-
-
-def test_after_an_exception_the_next_capture_is_right() -> None:
-    model = small()
-    expected = tl.log_forward_pass(model, torch.ones(1, 3)).layer_labels
-    with pytest.raises(MyError):
-        tl.log_forward_pass(nested_failure(MyError()), torch.randn(2, 3))
-    assert tl.log_forward_pass(model, torch.ones(1, 3)).layer_labels == expected
-
-
-class Catches(nn.Module):
-    """Tries something, fails, and goes on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.broken = Fails(MyError())
-        self.whole = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        try:
-            return self.broken(x)
-        except MyError:
-            return self.whole(x)
-
-
-def test_an_exception_caught_inside_forward_is_no_failure() -> None:
-    history = tl.log_forward_pass(Catches(), torch.randn(2, 3))
-    check_record(history.record)
-    assert history.record.run.error is None
-    assert [(op.name, op.module) for op in history][1:-1] == [("mul", "broken"), ("sum", "broken"), ("linear", "whole")]
-    assert history.calls[1].error is not None
-    assert history["whole"].parents == history.inputs
-
-
-HOOKS = ("register_forward_hook", "register_forward_pre_hook")
-
-
-@pytest.mark.parametrize("kind", HOOKS)
-def test_an_exception_in_a_hook_comes_through(kind: str) -> None:
-    model, before = small(), torch_globals()
-
-    def hook(*args: Any) -> None:
-        raise MyError("in a hook")
-
-    getattr(model[1], kind)(hook)
-    with pytest.raises(MyError, match="in a hook") as caught:
-        tl.log_forward_pass(model, torch.randn(2, 3))
-    assert torch_globals() == before
-    assert "linear" in [op.name for op in caught.value.model_history]  # type: ignore[attr-defined]
+from tests.torch.fidelity.compare import differences, module_state, random_state, seed_all
+from tests.torch.recorded import small
 
 
 def hooked(model: nn.Module, calls: list[Any]) -> nn.Module:
@@ -279,101 +154,6 @@ def test_a_dropped_history_frees_what_it_kept() -> None:
     gc.collect()
     assert owner() is None
     assert kept() is None
-
-
-def test_a_capture_does_not_see_other_threads() -> None:
-    """Another thread works with a model of its own, all the time."""
-    stop = threading.Event()
-    ran: list[int] = []
-    problems: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            model = nn.Sequential(nn.Linear(5, 5), nn.Tanh())
-            encoder = nn.TransformerEncoderLayer(4, 1, 8, batch_first=True).eval()
-            expected = model(torch.ones(1, 5))
-            while not stop.is_set():
-                assert torch.equal(model(torch.ones(1, 5)), expected)
-                encoder(torch.ones(1, 2, 4))
-                ran.append(1)
-        except BaseException as error:  # noqa: BLE001 - raised again by the assertion in the main thread
-            problems.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        model = small()
-        expected = tl.log_forward_pass(model, torch.ones(1, 3)).op_labels
-        while len(ran) < 5 and not problems:
-            history = tl.log_forward_pass(model, torch.ones(1, 3))
-            assert history.op_labels == expected
-            assert history.diagnostics == ()
-    finally:
-        stop.set()
-        thread.join()
-    assert problems == []
-
-
-def test_two_captures_in_two_threads() -> None:
-    """Each sees its own model and nothing else; afterwards torch is as it was."""
-    before = torch_globals()
-    barrier = threading.Barrier(2, timeout=60)
-
-    class Meets(nn.Module):
-        def __init__(self, width: int) -> None:
-            super().__init__()
-            self.width = width
-            self.inner = nn.ModuleList(nn.Linear(width, width) for _ in range(20))
-
-        def forward(self, x: Tensor) -> Tensor:
-            for layer in self.inner:
-                barrier.wait()
-                x = layer(x).relu() if self.width == 3 else layer(x).tanh()
-            return x
-
-    models = [Meets(3), Meets(4)]
-
-    def capture(model: Meets) -> Any:
-        return tl.log_forward_pass(model, torch.ones(1, model.width), layers_to_save="all")
-
-    with ThreadPoolExecutor(2) as pool:
-        for _ in range(3):
-            histories = list(pool.map(capture, models))
-            for model, name, history in zip(models, ("relu", "tanh"), histories, strict=True):
-                check_record(history.record)
-                names = [op.name for op in history]
-                assert names == ["input", *["linear", name] * 20, "output"]
-                assert {op.shape for op in history} == {(1, model.width)}
-                assert history.diagnostics == ()
-    assert torch_globals() == before
-
-
-def test_a_capture_that_ends_while_another_runs_disturbs_nothing() -> None:
-    inside, leave = threading.Event(), threading.Event()
-
-    class Waits(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.attention = nn.MultiheadAttention(4, 1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = x + 1
-            inside.set()
-            assert leave.wait(60)
-            return self.attention(x, x, x)[0] * 2
-
-    before = torch_globals()
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(tl.log_forward_pass, Waits(), torch.ones(2, 1, 4))
-        assert inside.wait(60)
-        for _ in range(3):
-            tl.log_forward_pass(small(), torch.ones(1, 3))
-        leave.set()
-        names = [op.name for op in waiting.result()]
-    assert torch_globals() == before
-    alone = [op.name for op in tl.log_forward_pass(Waits(), torch.ones(2, 1, 4))]
-    assert names == alone
-    assert "bmm" in names or "baddbmm" in names
 
 
 def test_a_model_can_be_copied_pickled_and_traced_after_a_capture() -> None:
