@@ -210,6 +210,8 @@ def build(recording: Recording, picked: tuple[str, ...] | None = None) -> Graph:
             extra = [value for value in made if value not in returned]
             if extra and op.aten:
                 written_by[max(op.aten)] = extra
+            elif extra:
+                _join_handed_on(graph, op, extra)
     for op in record.aten:
         if op.phase != "forward":
             continue
@@ -220,6 +222,20 @@ def build(recording: Recording, picked: tuple[str, ...] | None = None) -> Graph:
         for cls in {graph.class_of(value) for value in node.inputs}:
             graph.readers.setdefault(cls, []).append(node.index)
     return graph
+
+
+def _join_handed_on(graph: Graph, op: Op, returned: list[int]) -> None:
+    """A function that does nothing returns what it was given: dropout in evaluation, ``to`` with nothing to change."""
+    values = graph.record.values
+    places = {_place(values[given]): given for given in op.inputs if values[given].storage is not None}
+    for value in returned:
+        given = places.get(_place(values[value]))
+        if given is not None and given != value:
+            graph._root[value] = graph.class_of(given)
+
+
+def _place(value: Value) -> tuple[Any, ...]:
+    return value.storage, value.version, value.offset, value.shape, value.stride, value.dtype
 
 
 def _add(graph: Graph, op: Op) -> None:

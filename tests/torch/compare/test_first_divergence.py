@@ -132,3 +132,26 @@ def test_models_and_random_state_are_as_before(reference: Reference, x: torch.Te
     assert all(torch.equal(value, before[name]) for name, value in reference.state_dict().items())
     assert all(param.grad is None for param in [*reference.parameters(), *other.parameters()])
     assert not any(module._forward_hooks for module in reference.modules())
+
+
+class Handing(nn.Module):
+    """What does nothing hands its input on: dropout in evaluation, ``to`` with nothing to change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.drop, self.out = nn.LayerNorm(16), nn.Dropout(0.5), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.drop(self.out(self.norm(self.drop(x).to(x.dtype)))).contiguous()
+
+
+def test_an_op_that_hands_its_input_on_hides_nothing() -> None:
+    model, other = Handing().eval(), Handing().eval()
+    other.load_state_dict(model.state_dict())
+    x = torch.randn(2, 3, 16)
+    assert tl.compare(model, other, x).verdict == "equal"
+    other.norm.eps = 1e-2
+    found = tl.compare(model, other, x).first_divergence
+    assert found is not None
+    assert found.b is not None
+    assert found.b.module == "norm"
