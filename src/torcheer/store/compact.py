@@ -47,10 +47,12 @@ def compact_tail(db: sqlite3.Connection, lane: str, num_steps: int) -> int:
     steps = [unpack_step(lane, step, moment, body) for step, moment, body in db.execute(sql, (lane, num_steps))]
     if not steps:
         return 0
-    bodies = [
-        (number, 0, int(rows.steps[0]), int(rows.last_steps[-1]), len(rows), pack_chunk(rows))
-        for number, rows in by_series(steps).items()
-    ]
+    packed: dict[int, bytes] = {}  # series that are one tensor have one body
+    bodies = []
+    for number, rows in by_series(steps).items():
+        if id(rows) not in packed:
+            packed[id(rows)] = pack_chunk(rows)
+        bodies.append((number, 0, int(rows.steps[0]), int(rows.last_steps[-1]), len(rows), packed[id(rows)]))
     _insert_chunks(db, bodies)
     first, last = steps[0].step, steps[-1].step
     db.execute("INSERT OR REPLACE INTO windows VALUES(?, 0, ?, ?, ?, 1)", (lane, first, last, len(steps)))
@@ -59,17 +61,25 @@ def compact_tail(db: sqlite3.Connection, lane: str, num_steps: int) -> int:
 
 
 def by_series(steps: list[StepRows]) -> dict[int, Rows]:
-    """Steps of all series as series of all steps."""
+    """Steps of all series as series of all steps. Series that share their rows share the result."""
     places: dict[int, list[tuple[int, int]]] = {}
     for place, step in enumerate(steps):
         for number, row in zip(step.series.tolist(), step.rows.tolist(), strict=True):
             places.setdefault(number, []).append((place, row))
+    starts = np.cumsum([0, *(len(step.stats) for step in steps)])
+    all_stats = np.concatenate([step.stats for step in steps])
+    all_counts = np.concatenate([step.counts for step in steps])
+    all_steps = np.array([step.step for step in steps], np.int64)
+    made: dict[bytes, Rows] = {}
     result = {}
     for number, where in places.items():
-        numbers = np.array([steps[place].step for place, _ in where], np.int64)
-        stats = np.stack([steps[place].stats[row] for place, row in where])
-        counts = np.stack([steps[place].counts[row] for place, row in where]).astype(np.uint32)
-        result[number] = Rows(numbers, numbers, stats, counts)
+        of_step, rows = np.array(where, np.int64).T
+        at = starts[of_step] + rows
+        key = at.tobytes()
+        if key not in made:
+            numbers = all_steps[of_step]
+            made[key] = Rows(numbers, numbers, all_stats[at], all_counts[at].astype(np.uint32))
+        result[number] = made[key]
     return result
 
 

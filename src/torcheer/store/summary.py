@@ -16,6 +16,8 @@ import numpy.typing as npt
 from torcheer.store.schema import COLUMN, STATISTICS
 from torcheer.store.series import Counts, Floats
 
+_SQUARED = np.float32(1e15)  # between this and its inverse squares are neither infinite nor 0
+_SMALL = 10_000  # values: a table of its own costs more than so many more in another
 _EDGE = 0.03  # a value within this share of a bound counts as saturated
 BOUNDS = {"tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0)}
 
@@ -69,53 +71,70 @@ def summarise(
 def _of_like_length(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """Places of tensors whose samples fit into one table without much waste."""
     classes = np.ceil(np.log2(np.maximum(lengths, 16)) / 2)
-    return [np.flatnonzero((classes == one) & (lengths > 0)) for one in np.unique(classes)]
+    groups: list[npt.NDArray[np.int64]] = []
+    for one in np.unique(classes)[::-1]:
+        places = np.flatnonzero((classes == one) & (lengths > 0))
+        if groups and len(places) * int(lengths[groups[-1]].max()) < _SMALL:
+            groups[-1] = np.concatenate([groups[-1], places])
+        elif len(places):
+            groups.append(places)
+    return groups
 
 
 def _summarise(table: Floats, lengths: npt.NDArray[np.int64], bins: int, reject: float) -> tuple[Floats, Counts]:
     num, width = table.shape
     stats = np.full((num, len(STATISTICS)), np.nan, np.float32)
     stats[:, COLUMN["flags"]] = 0
-    real = np.arange(width) < lengths[:, None]
     stats[:, COLUMN["count"]] = lengths
-    finite = np.isfinite(table)
-    num_finite = np.count_nonzero(finite, axis=1)
-    is_nan = np.isnan(table)
-    num_nan = np.count_nonzero(is_nan, axis=1) if is_nan.any() else np.zeros(num, np.int64)
-    stats[:, COLUMN["nan"]] = num_nan
-    stats[:, COLUMN["inf"]] = lengths - num_finite - num_nan
-    if (num_finite < lengths).any():
-        table[~finite] = np.inf  # to the end, with the padding
-        real = np.arange(width) < num_finite[:, None]
-    table.sort(axis=1)
+    stats[:, COLUMN["nan"]] = stats[:, COLUMN["inf"]] = 0
+    table.sort(axis=1)  # NaN to the end, with the padding
+    num_finite = lengths
+    # Sorted, so what is not finite is at an end.
+    if not np.isfinite(table[np.arange(num), np.maximum(lengths, 1) - 1]).all() or not np.isfinite(table[:, 0]).all():
+        num_finite = _put_aside(stats, table, lengths)
     some = num_finite > 0
     if not some.all():
         table[~some] = 0
-    _moments(stats, table, real, np.maximum(num_finite, 1))
-    low, high = _bounds(table, np.maximum(num_finite, 1), reject)
-    counts = _histogram(stats, table, real, (low, high), bins)
+    num_shown = np.maximum(num_finite, 1)
+    _moments(stats, table, num_shown)
+    counts = _histogram(stats, table, num_shown, _bounds(table, num_shown, reject), bins)
     for name in ("mean", "std", "min", "max", "zeros", "low", "high"):
         stats[~some, COLUMN[name]] = np.nan
+    stats[~some, COLUMN["below"]] = stats[~some, COLUMN["above"]] = 0
     counts[~some] = 0
     return stats, counts
 
 
-def _moments(stats: Floats, table: Floats, real: npt.NDArray[np.bool_], num: npt.NDArray[np.int64]) -> None:
-    last = np.take_along_axis(table, num[:, None] - 1, axis=1)[:, 0]
+def _put_aside(stats: Floats, table: Floats, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Count what is not finite, and leave the finite values sorted at the beginning of their rows."""
+    finite = np.isfinite(table)
+    num_finite = np.count_nonzero(finite, axis=1)
+    stats[:, COLUMN["nan"]] = np.count_nonzero(np.isnan(table), axis=1)
+    stats[:, COLUMN["inf"]] = lengths - num_finite - stats[:, COLUMN["nan"]]
+    table[~finite] = np.inf
+    table.sort(axis=1)
+    return num_finite
+
+
+def _moments(stats: Floats, table: Floats, num: npt.NDArray[np.int64]) -> None:
+    width = table.shape[1]
+    last = _pick(table, num - 1)
     stats[:, COLUMN["min"]], stats[:, COLUMN["max"]] = table[:, 0], last
-    whole = bool(real.all())
-    values = table if whole else np.where(real, table, 0)
-    # Sorted, so the greatest in size is at an end. Scaled, so that squares of huge values stay finite.
+    # Scaled, so that squares of huge values stay finite.
     scale = np.maximum(np.abs(table[:, 0]), np.abs(last))
-    scale = np.where(scale > 0, scale, 1).astype(np.float32)[:, None]
-    scaled = values / scale
-    mean = scaled.sum(axis=1, dtype=np.float64) / num
-    off = scaled - mean[:, None].astype(np.float32)
-    if not whole:
-        off *= real
-    stats[:, COLUMN["mean"]] = mean * scale[:, 0]
-    stats[:, COLUMN["std"]] = np.sqrt(np.einsum("ij,ij->i", off, off) / num) * scale[:, 0]
-    stats[:, COLUMN["zeros"]] = np.count_nonzero((table == 0) & real, axis=1) / num
+    huge, tiny = bool((scale > _SQUARED).any()), bool((scale < 1 / _SQUARED).any())
+    scale = np.where(scale > 0, scale, 1).astype(np.float32) if huge or tiny else np.ones(len(table), np.float32)
+    values = table / scale[:, None] if huge or tiny else table
+    is_padding = np.arange(width) >= num[:, None] if (num < width).any() else None
+    if is_padding is not None:
+        values = np.where(is_padding, np.float32(0), values)
+    mean = values.sum(axis=1, dtype=np.float64) / num
+    off = values - mean[:, None].astype(np.float32)
+    if is_padding is not None:
+        off[is_padding] = 0
+    stats[:, COLUMN["mean"]] = mean * scale
+    stats[:, COLUMN["std"]] = np.sqrt(np.einsum("ij,ij->i", off, off) / num) * scale
+    stats[:, COLUMN["zeros"]] = np.count_nonzero(table == 0, axis=1) / num
 
 
 def _bounds(table: Floats, num: npt.NDArray[np.int64], reject: float) -> tuple[Floats, Floats]:
@@ -140,23 +159,31 @@ def _pick(table: Floats, at: npt.NDArray[np.int64]) -> Floats:
 
 
 def _histogram(
-    stats: Floats, table: Floats, real: npt.NDArray[np.bool_], bounds: tuple[Floats, Floats], bins: int
+    stats: Floats, table: Floats, num: npt.NDArray[np.int64], bounds: tuple[Floats, Floats], bins: int
 ) -> Counts:
     low, high = bounds
     stats[:, COLUMN["low"]], stats[:, COLUMN["high"]] = low, high
-    inside = (table >= low[:, None]) & (table <= high[:, None]) & real
-    stats[:, COLUMN["below"]] = np.count_nonzero((table < low[:, None]) & real, axis=1)
-    stats[:, COLUMN["above"]] = np.count_nonzero((table > high[:, None]) & real, axis=1)
+    width = table.shape[1]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # Halved, since the distance of two floats may be no float.
         span = high * np.float32(0.5) - low * np.float32(0.5)
         scale = np.where(span > 0, bins / (2 * span.astype(np.float64)), 0)
-        place = (table - low[:, None]) * scale.astype(np.float32)[:, None]
-        tiny = scale > np.finfo(np.float32).max
-        if tiny.any():
-            place[tiny] = (table[tiny].astype(np.float64) - low[tiny, None]) * scale[tiny, None]
-    np.clip(place, 0, bins - 1, out=place)
-    place[~inside] = bins
-    index = place.astype(np.int32) + (np.arange(len(table), dtype=np.int32) * (bins + 1))[:, None]
-    found = np.bincount(index.ravel(), minlength=len(table) * (bins + 1)).reshape(len(table), bins + 1)
-    return np.minimum(found[:, :bins], np.iinfo(np.uint16).max).astype(np.uint16)
+        place = table - low[:, None]
+        place *= scale.astype(np.float32)[:, None]
+        odd = (scale > np.finfo(np.float32).max) | ~np.isfinite(span * 2)
+        if odd.any():
+            place[odd] = (table[odd].astype(np.float64) - low[odd, None]) * scale[odd, None]
+        one = scale == 0  # value only
+        if one.any():
+            place[one] = np.where(table[one] > high[one, None], bins, np.where(table[one] < low[one, None], -1, 0))
+    # One bin more at either end, for what was rejected; the highest value itself falls into the upper one.
+    place += 1
+    np.clip(place, 0, bins + 1, out=place)
+    index = place.astype(np.int32)
+    index += (np.arange(len(table), dtype=np.int32) * (bins + 2))[:, None]
+    found = np.bincount(index.ravel(), minlength=len(table) * (bins + 2)).reshape(len(table), bins + 2)
+    above = np.count_nonzero(table > high[:, None], axis=1)  # with the padding
+    found[:, bins] += found[:, bins + 1] - above
+    stats[:, COLUMN["below"]] = found[:, 0]
+    stats[:, COLUMN["above"]] = above - (width - num)
+    return np.minimum(found[:, 1 : bins + 1], np.iinfo(np.uint16).max).astype(np.uint16)

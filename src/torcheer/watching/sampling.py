@@ -75,16 +75,18 @@ class Sampler:
 
     def norms(self, gradient: Tensor) -> Row | None:
         """The row of a gradient: its L2 norm for each sample of the batch."""
-        plain = readable(gradient)
+        plain = gradient.detach() if is_plain(gradient) and gradient.dtype is _FLOAT32 else readable(gradient)
         if plain is None or plain.numel() == 0:
             return None
-        dtype = plain.dtype if plain.dtype in _EXACT else _FLOAT32
-        if plain.dim() < 2:
-            norms = plain.to(dtype).abs().reshape(-1)
+        if plain.dtype not in _EXACT:
+            plain = plain.to(_FLOAT32)
+        norms = plain.abs().view(-1) if plain.dim() < 2 else torch.linalg.vector_norm(plain.flatten(1), dim=1)
+        if norms.dtype is not _FLOAT32 or (self.sample_n is not None and len(norms) > self.sample_n):
+            row = self.row(norms)
         else:
-            norms = torch.linalg.vector_norm(plain.reshape(len(plain), -1), dim=1, dtype=dtype)
-        row = self.row(norms)
-        if row is not None and (row.nan or row.inf):
+            squares = torch.dot(norms, norms)
+            row = Row(norms, float(squares) if squares.is_cpu else squares, len(norms))
+        if row is not None and isinstance(row.squares, float) and not math.isfinite(row.squares):
             count_bad(row, plain)
         return row
 

@@ -66,6 +66,12 @@ def test_values_closer_than_a_float_can_divide() -> None:
     assert counts.tolist() == [1, 1, 1]
 
 
+def test_outliers_around_one_value() -> None:
+    found, counts = _one([-5.0, *[2.0] * 20, 9.0], reject=0.1)
+    assert (found["low"], found["high"], found["below"], found["above"]) == (2, 2, 1, 1)
+    assert counts.tolist() == [20] + [0] * 29
+
+
 def test_saturated_share() -> None:
     stats, _ = summarise(Samples.of([[-1, -0.99, 0, 1], [0, 0.5, 0.5, 0.5]]), 30, 0.1, {0: (-1, 1), 1: (0, 1)})
     assert stats[:, COLUMN["saturated"]].tolist() == [0.75, 0.25]
