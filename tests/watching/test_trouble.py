@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import torcheer as tl
 from tests.watching.nets import Net, rows, train
-from torcheer.errors import StoreError, WatchError
+from torcheer.errors import MissingExtraError, StoreError, WatchError
 from torcheer.store import Run
 
 
@@ -65,6 +65,7 @@ def test_not_finite_later(watch: Any) -> None:
     ({"ignore_io_grad_classes": ["ReLU"]}, "ignore_io_grad_classes takes classes"),
     ({"time_log": "epoch"}, "time_log='epoch': it takes a name and a function"),
     ({"compiled": "inside"}, "compiled='inside': it takes one of 'outside', 'eager'"),
+    ({"nan": "raise"}, "nan='raise': it takes one of None, 'warn', 'stop'"),
     ({"backend": "wandbb"}, "backend='wandbb': .*'wandb'"),
     ({"name": "a/b"}, "name='a/b': it becomes the name of a folder"),
     ({"resume": True}, "say which with name="),
@@ -150,7 +151,10 @@ def test_a_backend_that_is_not_installed(watch: Any, backend: str, monkeypatch: 
     monkeypatch.setitem(sys.modules, backend, None)
     monkeypatch.delitem(sys.modules, f"torcheer.integrations.{backend}", raising=False)
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
-    with pytest.raises(WatchError, match=rf"{backend} is not installed.*pip install 'torcheer\[{backend}\]'"):
+    said = (
+        rf"needs the package '{backend}', which is not installed\. Install it with: pip install 'torcheer\[{backend}\]'"
+    )
+    with pytest.raises(MissingExtraError, match=said):
         watch(Net(), backend=backend)
     assert not (tmp_path / "runs").exists()
 

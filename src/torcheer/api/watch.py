@@ -51,6 +51,7 @@ def watch(
     compiled: str = "outside",
     record: bool = True,
     alerts: bool = True,
+    nan: str | None = None,
     max_size_bytes: int | None = 2 << 30,
     verbose: bool = True,
 ) -> Watch:
@@ -82,6 +83,9 @@ def watch(
         ``"eager"`` runs the step without the compiled code, to see inside.
     record: record the operations of the first logged forward, for the graph.
     alerts: look for vanishing, exploding, dead, saturated, unused, NaN.
+    nan: ``"warn"`` or ``"stop"``: check outputs, losses and gradients of every step, logged or not; where one is not
+        finite, run the step again with every operation checked, and warn or raise ``NonFiniteError`` with the
+        operation that gave birth to it, its line and what it was given.
     max_size_bytes: bound of a process's file; old steps get coarser. None: no bound.
     verbose: print where the run is kept and where it is shown, and a progress line in a terminal.
     """
@@ -97,7 +101,7 @@ def watch(
         refuse_watched(model_name, model)
     options = of_options.check(
         log, log_freq, sample_n, bins, reject_outlier_proportion, ignore_io_grad_classes,
-        compiled=compiled, time_log=time_log, alerts=alerts, record=record,
+        compiled=compiled, time_log=time_log, alerts=alerts, record=record, nan=nan,
     )  # fmt: skip
     wanted = _backends(backend)
     label = "-".join(type(one).__name__ for one in models.values())

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from torcheer.errors import WatchError
+from torcheer.errors import MissingExtraError
 from torcheer.store import Series, StepRows
 from torcheer.store.schema import COLUMN
 from torcheer.watching.options import Options
@@ -21,11 +21,8 @@ def backend(folder: Path, options: Options) -> TensorBoardBackend:
     del options
     try:
         from torch.utils.tensorboard import SummaryWriter  # an extra, and slow to import
-    except ImportError:
-        raise WatchError(
-            "backend='tensorboard': tensorboard is not installed. Install it with: pip install "
-            "'torcheer[tensorboard]', or choose another backend."
-        ) from None
+    except ImportError as error:
+        raise MissingExtraError("tensorboard", "tensorboard", "tl.watch(backend='tensorboard')") from error
     return TensorBoardBackend(SummaryWriter, folder / "tensorboard")
 
 

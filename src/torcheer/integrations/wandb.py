@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from torcheer.errors import WatchError
+from torcheer.errors import MissingExtraError, WatchError
 from torcheer.store import Series, StepRows
 from torcheer.store.schema import COLUMN
 from torcheer.watching.options import Options
@@ -25,11 +25,8 @@ def backend(folder: Path, options: Options) -> WandbBackend:
     del options
     try:
         import wandb  # an extra
-    except ImportError:
-        raise WatchError(
-            "backend='wandb': wandb is not installed. Install it with: pip install 'torcheer[wandb]', or choose "
-            "another backend."
-        ) from None
+    except ImportError as error:
+        raise MissingExtraError("wandb", "wandb", "tl.watch(backend='wandb')") from error
     if wandb.run is None:
         raise WatchError("backend='wandb' sends to the active run, and there is none. Call wandb.init() first.")
     return WandbBackend(wandb, wandb.run, folder)

@@ -82,7 +82,7 @@ def _of_like_length(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64
 
 
 def _summarise(table: Floats, lengths: npt.NDArray[np.int64], bins: int, reject: float) -> tuple[Floats, Counts]:
-    num, width = table.shape
+    num = len(table)
     stats = np.full((num, len(STATISTICS)), np.nan, np.float32)
     stats[:, COLUMN["flags"]] = 0
     stats[:, COLUMN["count"]] = lengths

@@ -10,6 +10,7 @@ from torcheer.errors import WatchError, near_misses
 
 LOG = ("io", "io_grad", "params", "params_grad")
 COMPILED = ("outside", "eager")
+NAN = (None, "warn", "stop")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Options:
     time_log: tuple[str, Callable[[Any, int], float] | None]
     alerts: bool
     record: bool
+    nan: str | None
 
     def facts(self) -> dict[str, Any]:
         """As plain data."""
@@ -33,6 +35,7 @@ class Options:
             "log": sorted(self.log), "log_freq": self.log_freq, "sample_n": self.sample_n, "bins": self.bins,
             "reject_outlier_proportion": self.reject_outlier_proportion, "compiled": self.compiled,
             "ignore_io_grad_classes": [kind.__name__ for kind in self.ignored], "time": self.time_log[0],
+            "nan": self.nan,
         }  # fmt: skip
 
 
@@ -68,9 +71,12 @@ def check(
             raise WatchError(f"ignore_io_grad_classes takes classes, such as [MyBlock], and {kind!r} is none.")
     if others["compiled"] not in COMPILED:
         raise WatchError(f"compiled={others['compiled']!r}: it takes one of {', '.join(map(repr, COMPILED))}.")
+    if others["nan"] not in NAN:
+        raise WatchError(f"nan={others['nan']!r}: it takes one of {', '.join(map(repr, NAN))}.")
     return Options(
         frozenset(wanted), log_freq, sample_n, bins, float(reject_outlier_proportion), tuple(ignore_io_grad_classes),
         others["compiled"], _time_log(others["time_log"]), others["alerts"], others["record"],
+        others["nan"],
     )  # fmt: skip
 
 

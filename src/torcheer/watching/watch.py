@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from torcheer.capture.torch.sentinel import Sentinel
 from torcheer.errors import WatchError
 from torcheer.store import Run, StepRows, Writer
 from torcheer.units import count_text
@@ -64,6 +65,10 @@ class Watch:
         self._progress = _Progress(self.folder.name) if self._verbose and _may_animate() else None
         if self._progress is not None:
             self._sink.after_step = self._progress.after_step
+        self._check = Sentinel([], options.nan) if options.nan is not None else None
+        if self._check is not None:
+            self._check.tell = self._tell_birth
+            self._check.start(sees_calls=True)
         for name, model in models.items():
             self.add(model, name)
         _alive[id(self)] = self
@@ -82,12 +87,18 @@ class Watch:
         refuse_watched(name, model)
         if any(one.name == name for one in self._watchers):
             raise WatchError(f"The run watches a model named {name!r} already. Give this one another name.")
-        self._watchers.append(Watcher(model, name, self._options, self._sink, self._first_step_number))
+        if self._check is not None:
+            self._check.models.append(model)
+        self._watchers.append(Watcher(model, name, self._options, self._sink, self._first_step_number, self._check))
 
     @property
     def names(self) -> list[str]:
         """Names of the models, in the order in which they were added."""
         return [one.name for one in self._watchers]
+
+    def _tell_birth(self, text: str) -> None:
+        if self._sink.is_open:
+            self._sink.writer.add_alert(max(self.step, 0), "nan", None, text)
 
     def disable_inplace(self) -> None:
         """Switch off the ``inplace`` flag of all modules until ``stop``."""
@@ -170,6 +181,9 @@ class Watch:
             return
         for watcher in self._watchers:
             watcher.stop()
+        if self._check is not None:
+            self._check.finish()
+            self._check.models.clear()
         for reference in self._in_place:
             module = reference()
             if module is not None:

@@ -16,6 +16,7 @@ import torch
 
 from torcheer.capture.torch.modules import is_recording
 from torcheer.capture.torch.private import is_compiled, original_of, without_compiled_calls
+from torcheer.capture.torch.sentinel import Sentinel
 from torcheer.watching import roots
 from torcheer.watching.forward import LoggedForward
 from torcheer.watching.gradients import OfParameters
@@ -36,7 +37,11 @@ _DEAD_EVERY = 10  # logged steps; it reads whole activations
 class Watcher(LoopListener):
     """Watches one model."""
 
-    def __init__(self, model: Module, name: str, options: Options, sink: Sink, first_step: int) -> None:
+    def __init__(
+        self, model: Module, name: str, options: Options, sink: Sink, first_step: int, check: Sentinel | None = None
+    ) -> None:
+        """check: for NaN and Inf; it is handed every call of the model."""
+        self._check = check
         self.name, self.options, self._sink = name, options, sink
         self._model = weakref.ref(model)
         self._pid = os.getpid()
@@ -68,6 +73,13 @@ class Watcher(LoopListener):
     def _called(self, call: roots.Call, model: Module, args: Any, kwargs: Any) -> Any:
         if is_recording() or self.forward is not None or os.getpid() != self._pid:
             return call()  # somebody else's capture; a model that calls itself; a forked process
+        if self._check is None:
+            return self._see(call, model, args, kwargs)
+        if self._check.is_replaying:
+            return call()
+        return self._check.call(model, lambda *_, **__: self._see(call, model, args, kwargs), args, kwargs)
+
+    def _see(self, call: roots.Call, model: Module, args: Any, kwargs: Any) -> Any:
         if not (model.training and torch.is_grad_enabled()):
             return self._evaluate(call, model, args, kwargs)
         self._last_was_eval, self._has_seen_forward = False, True

@@ -77,11 +77,14 @@ class Sentinel:
         self._moments: dict[int, Moment] = {}  # id() of a model → its last call
         self._undo = ExitStack()
         self._is_busy = False  # in a call, or replaying one
+        self.is_replaying = False
+        self.tell: Callable[[str], None] | None = None  # called with what was found, before it is raised or warned of
         self._has_masked_outputs = False  # infinities that a replay has found to be meant
 
-    def start(self) -> None:
-        """Begin to check."""
-        self._undo.enter_context(watching_calls(self.models, self._call))
+    def start(self, *, sees_calls: bool = False) -> None:
+        """Begin to check. ``sees_calls``: whoever starts this sees the models' calls, and hands them to ``call``."""
+        if not sees_calls:
+            self._undo.enter_context(watching_calls(self.models, self.call))
         self._undo.enter_context(backward_runner(self._backward))
 
     def finish(self) -> None:
@@ -105,9 +108,10 @@ class Sentinel:
 
     # -- each step -----------------------------------------------------------------------------------
 
-    def _call(
+    def call(
         self, model: torch.nn.Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        """Make a model's call and check what it returns."""
         if self._is_busy:
             return call(model, *args, **kwargs)
         self.runs = [None]
@@ -158,13 +162,14 @@ class Sentinel:
         guard = Guard(self.models, "report")
         for moment in moments:
             inputs = Inputs(moment.args, moment.kwargs, positional_names(moment.model.forward))
-            self._is_busy, self.num_replays = True, self.num_replays + 1
+            self._is_busy = self.is_replaying = True
+            self.num_replays += 1
             state = RunState(moment.model, inputs, with_params=False)
             try:
                 _run_again(moment, guard)
             finally:
                 state.restore()
-                self._is_busy = False
+                self._is_busy = self.is_replaying = False
             if guard.alarms:
                 break
         self._report(guard, where)
@@ -184,6 +189,8 @@ class Sentinel:
                 "model too."
             )
             self._said = [text]
+        if self.tell is not None:
+            self.tell(text)
         if self.choice == "stop":
             raise NonFiniteError(text)
         if self.choice == "warn":
