@@ -151,9 +151,7 @@ def test_a_backend_that_is_not_installed(watch: Any, backend: str, monkeypatch: 
     monkeypatch.setitem(sys.modules, backend, None)
     monkeypatch.delitem(sys.modules, f"torcheer.integrations.{backend}", raising=False)
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
-    said = (
-        rf"needs the package '{backend}', which is not installed\. Install it with: pip install 'torcheer\[{backend}\]'"
-    )
+    said = rf"needs the package '{backend}', which is not installed\. .*pip install 'torcheer\[{backend}\]'"
     with pytest.raises(MissingExtraError, match=said):
         watch(Net(), backend=backend)
     assert not (tmp_path / "runs").exists()

@@ -108,7 +108,7 @@ def _summarise(table: Floats, lengths: npt.NDArray[np.int64], bins: int, reject:
 def _put_aside(stats: Floats, table: Floats, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Count what is not finite, and leave the finite values sorted at the beginning of their rows."""
     finite = np.isfinite(table)
-    num_finite = np.count_nonzero(finite, axis=1)
+    num_finite: npt.NDArray[np.int64] = np.count_nonzero(finite, axis=1)
     stats[:, COLUMN["nan"]] = np.count_nonzero(np.isnan(table), axis=1)
     stats[:, COLUMN["inf"]] = lengths - num_finite - stats[:, COLUMN["nan"]]
     table[~finite] = np.inf
