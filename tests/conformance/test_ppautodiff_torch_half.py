@@ -322,7 +322,9 @@ def test_optimizers_that_differ() -> None:
 
 
 def test_layers_without_a_counterpart_are_named() -> None:
-    with pytest.raises(ComparisonError, match=r"torch A has fc\.weight, fc\.bias; torch B has .*conv\.weight"):
+    with pytest.raises(
+        ComparisonError, match=r"torch A has fc\.weight \(8, 8\), fc\.bias \(8,\); torch B has .*conv\.weight"
+    ):
         autodiff(Shared(), Normed(), WORDS)
 
 

@@ -89,7 +89,7 @@ def copy_weights(source: Any, target: Any, *, layer_map: Mapping[str, str] | Non
     from_side, to_side = side_of(source, inp), side_of(target, inp)
     can_run = inp is not None
     found = map_layers(known_of(from_side, can_run=can_run), known_of(to_side, can_run=can_run), layer_map)
-    check_complete(found, "the source", "the target")
+    check_complete(found, ("the source", "the target"))
     shapes = {name: array.shape for name, array in to_side.weights().items()}
     to_side.set_weights(found.convert(from_side.weights(), shapes))
     return found

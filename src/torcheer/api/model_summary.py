@@ -248,7 +248,7 @@ def _initialise(side_a: Side, side_b: Side, by: str, seed: int) -> None:
         side_b.set_weights(seeded_weights(leaves_b, side_b.weights(), seed))
         return
     found = map_by_structure(leaves_a, leaves_b, side_a.framework, side_b.framework)
-    check_complete(found, "the target", "the other model")
+    check_complete(found, ("the target", "the other model"))
     side_a.set_weights(seeded_weights(leaves_a, side_a.weights(), seed))
     shapes = {name: array.shape for name, array in side_b.weights().items()}
     side_b.set_weights(found.convert(side_a.weights(), shapes))

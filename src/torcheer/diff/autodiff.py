@@ -170,7 +170,7 @@ def autodiff(
     report.param_map = found
     try:
         if auto_weights:
-            check_complete(found, *report.names)
+            check_complete(found, report.names, (side_a.weights(), side_b.weights()))
             side_a.set_weights(seeded_weights(leaves_a, side_a.weights(), chosen.seed))
             shapes = {name: array.shape for name, array in side_b.weights().items()}
             side_b.set_weights(found.convert(side_a.weights(), shapes))

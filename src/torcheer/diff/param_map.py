@@ -18,6 +18,7 @@ from torcheer.diff.arrays import Array
 from torcheer.diff.forms import TRANSFORMS, common_tensors, form_of
 from torcheer.diff.side import Leaf, Weights
 from torcheer.errors import ComparisonError
+from torcheer.units import shape_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +160,24 @@ def join(address: str, name: str) -> str:
     return f"{address}.{name}" if address else name
 
 
-def check_complete(found: ParamMap, name_a: str, name_b: str) -> None:
-    """Raise ``ComparisonError`` that names what has no counterpart, unless everything has one."""
+def check_complete(found: ParamMap, names: tuple[str, str], weights: tuple[Weights, Weights] = ({}, {})) -> None:
+    """Raise ``ComparisonError`` that names what has no counterpart, unless everything has one.
+
+    ``weights`` of both sides: for the shapes.
+    """
     if found.is_complete:
         return
-    left = [f"{name_a} has {', '.join(found.only_a[:6])}"] if found.only_a else []
-    left += [f"{name_b} has {', '.join(found.only_b[:6])}"] if found.only_b else []
+    left = [
+        f"{name} has {', '.join(_with_shape(one, known) for one in only[:6])}{', …' * (len(only) > 6)}"
+        for name, only, known in zip(names, (found.only_a, found.only_b), weights, strict=True)
+        if only
+    ]
     raise ComparisonError(
         f"The weights of one model cannot be carried to the other: {'; '.join(left)} without a counterpart of the "
         "same kind and shape on the other side. Give the models the same weights yourself and pass auto_weights=False, "
         "or pass param_map= with the missing pairs (docs/design/diff.md)."
     )
+
+
+def _with_shape(name: str, weights: Weights) -> str:
+    return f"{name} {shape_text(weights[name].shape)}" if name in weights else name
