@@ -403,6 +403,18 @@ def test_the_line_with_the_wrong_activation_is_named() -> None:
     assert tl.compare(target, right, IMAGES), str(tl.compare(target, right, IMAGES))
 
 
+def test_a_comparison_on_equal_weights_stays_on_them() -> None:
+    target, new = Target(), New(wrong=True)  # in training mode: gradients are compared, the reference is run again
+    before = copy.deepcopy((target.state_dict(), new.state_dict()))
+    found = tl.compare(target, new, IMAGES, weights="equal")
+    assert found.verdict == "diverged"
+    assert found.first_divergence is not None
+    assert found.first_divergence.b.module == "stem.1"
+    assert tl.compare(target, New(), IMAGES, weights="equal")
+    for was, model in zip(before, (target, new), strict=True):
+        assert all(torch.equal(was[name], tensor) for name, tensor in model.state_dict().items())
+
+
 class Planted(Two):
     """``Two`` with one of the faults that pass elsewhere."""
 
@@ -433,7 +445,12 @@ def test_what_rivals_call_equal_is_found(fault: str) -> None:
     assert found.first_divergence is not None
     assert found.first_divergence.b is not None
     assert found.first_divergence.b.module == module, str(found)
-    assert tl.compare(target, target, x)
+    assert tl.compare(target, target, x)  # one model on both sides, gradients included
+
+
+def test_one_model_is_not_trained_against_itself() -> None:
+    with pytest.raises(ComparisonError, match=r"a and b are one model, .* Pass copy\.deepcopy\(model\) as b\."):
+        tl.compare(model := Two(), model, torch.rand(2, 4), steps=1)
 
 
 # -- marked modules -----------------------------------------------------------------------------------------

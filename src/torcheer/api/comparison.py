@@ -65,17 +65,20 @@ def compare(
         return compare_runs(Runs((_recording(a, "A"), _recording(b, "B"))), given)
     if x is None:
         raise ComparisonError("compare(a, b, x) needs an input to run the models on: pass x.")
+    if a is b and steps:
+        raise ComparisonError("a and b are one model, which would be trained twice. Pass copy.deepcopy(model) as b.")
     losses, own = _two(loss, "loss"), _two(optimizers, "optimizers", is_pair=True)
     learns = bool(steps or loss is not None)
     inputs = (x, x if x_b is None else x_b)
     a, b, inputs, notes = _widened(a, b, inputs, learns)
-    sides: list[Side] = []
+    # These keep the models' own weights; a run that is repeated goes back to the weights it was compared with.
+    sides: list[Side] = [] if weights == "own" else [side_of(model, None) for model in (a, b)]
+    keepers = len(sides)
     try:
-        for model, inp, one, optimizer in zip((a, b), inputs, losses, own, strict=True):
-            writes = bool(steps) or weights != "own"
-            sides.append(side_of(model, inp, loss=one, optimizer=optimizer, writes_params=writes))
         _set_weights(weights, a, b)
-        runs = _run_both(sides, (a, b), pick)
+        for model, inp, one, optimizer in zip((a, b), inputs, losses, own, strict=True):
+            sides.append(side_of(model, inp, loss=one, optimizer=optimizer, writes_params=bool(steps)))
+        runs = _run_both(sides[keepers:], (a, b), pick)
         can_learn = not any(is_onnx(model) for model in (a, b)) and runs.first[0].record.run.training
         wants = learns or (can_learn if backward is None else backward)
         found = compare_runs(runs, given, Learning(wants, steps, loss is not None, given) if wants else None)

@@ -52,8 +52,7 @@ class PaddleSide:
 
     def record_forward(self) -> Recording:
         """Run the model and record it, parameters included."""
-        for _, _, _, tensor in own_tensors(self.model):
-            tensor.clear_gradient(False)
+        self._clear_gradients()
         session = self.session = PaddleSession(self.model, _fresh(self.inputs), "all")
         for index, tensor in session.recorder.structure.param_tensors():
             keep(session.store, f"param.{index}", tensor)
@@ -90,6 +89,7 @@ class PaddleSide:
         """Run backward from the loss, or from the outputs with the given gradients."""
         session = self.session
         assert session is not None, "record_forward comes first"
+        self._clear_gradients()  # the other side may be the same model
         with session.watching_backward():
             self._run_backward(session, cotangents)
         return {
@@ -97,6 +97,10 @@ class PaddleSide:
             for _, _, address, tensor in own_tensors(self.model)
             if not tensor.stop_gradient
         }
+
+    def _clear_gradients(self) -> None:
+        for _, _, _, tensor in own_tensors(self.model):
+            tensor.clear_gradient(False)
 
     def _run_backward(self, session: PaddleSession, cotangents: list[Array] | None) -> None:
         try:

@@ -113,6 +113,7 @@ class TorchSide:
         """Run backward from the loss, or from the outputs with the given gradients."""
         session = self.session
         assert session is not None, "record_forward comes first"
+        self.model.zero_grad(set_to_none=True)  # the other side may be the same model
         with session.watching_backward():
             if self.loss is not None:
                 check_loss(self.loss(session.output), Tensor, self.framework).backward()
