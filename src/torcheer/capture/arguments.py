@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from torcheer.errors import CaptureError
@@ -67,18 +67,22 @@ def tensors_in(structure: Any, is_tensor: Callable[[Any], bool], path: str = "")
     if is_tensor(structure):
         yield path, structure
         return
-    items: Any = ()
-    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        items = zip(structure._fields, structure, strict=True)
-    elif isinstance(structure, (tuple, list)):
-        items = enumerate(structure)
-    elif isinstance(structure, Mapping):
-        items = structure.items()
-    elif not isinstance(structure, type) and hasattr(structure, "__dataclass_fields__"):
-        items = ((name, getattr(structure, name, None)) for name in structure.__dataclass_fields__)
     prefix = f"{path}." if path else ""
-    for key, item in items:
+    for key, item in parts_of(structure):
         yield from tensors_in(item, is_tensor, f"{prefix}{key}")
+
+
+def parts_of(structure: Any) -> Iterable[tuple[Any, Any]]:
+    """What a tuple, list, mapping or dataclass is made of, each with its key; of anything else nothing."""
+    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
+        return zip(structure._fields, structure, strict=True)
+    if isinstance(structure, (tuple, list)):
+        return enumerate(structure)
+    if isinstance(structure, Mapping):
+        return structure.items()
+    if not isinstance(structure, type) and hasattr(structure, "__dataclass_fields__"):
+        return ((name, getattr(structure, name, None)) for name in structure.__dataclass_fields__)
+    return ()
 
 
 def _of_sequence(signature: inspect.Signature | None, given: Any) -> Arguments:

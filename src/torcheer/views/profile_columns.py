@@ -106,7 +106,6 @@ COLUMNS = (
     Column("aten", "ATen ops", "count", "flops", False, "ATen ops of its forward", "counted",
            lambda _, row: row.total.num_aten),
 )  # fmt: skip
-BY_NAME = {column.name: column for column in COLUMNS}
 
 
 def is_measured(report: Report, column: Column) -> bool:

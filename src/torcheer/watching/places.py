@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torcheer.capture.arguments import parts_of
 from torcheer.capture.torch.private import is_compiled, original_of
 from torcheer.store.series import Series
 
@@ -164,17 +165,8 @@ def _parts(structure: Any, path: str, around: set[int]) -> Iterator[tuple[Any, T
     if isinstance(structure, Tensor):
         yield path, structure
         return
-    items: Any = ()
-    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        items = zip(structure._fields, structure, strict=True)
-    elif isinstance(structure, (tuple, list)):
-        items = enumerate(structure)
-    elif isinstance(structure, Mapping):
-        items = structure.items()
-    elif not isinstance(structure, type) and hasattr(structure, "__dataclass_fields__"):
-        items = ((name, getattr(structure, name, None)) for name in structure.__dataclass_fields__)
     if id(structure) in around:  # a structure that holds itself
         return
     inside = around | {id(structure)}
-    for key, item in items:
+    for key, item in parts_of(structure):
         yield from _parts(item, f"{path}.{key}" if path else str(key), inside)

@@ -13,6 +13,7 @@ from typing import Any
 import onnx
 from onnx import numpy_helper
 
+from torcheer import __version__
 from torcheer.diff.side import Recording
 from torcheer.record.model import (
     Edge,
@@ -45,7 +46,7 @@ class RunRecord:
         self.proto = proto
         self.path = path or name
         run = Run(name, framework="onnx", framework_version=version, training=False, grad_enabled=False)
-        run.python_version = platform.python_version()
+        run.python_version, run.torcheer_version = platform.python_version(), __version__
         self.record = Record(run)
         self.contents: dict[str, Any] = {}
         self.value_of: dict[str, int] = {}  # tensor in the file → value

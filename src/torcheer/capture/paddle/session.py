@@ -10,6 +10,7 @@ from typing import Any
 
 import paddle
 
+from torcheer import __version__
 from torcheer.capture.arguments import Arguments, arrange
 from torcheer.capture.asked import LayersToSave, OpPreview, asked_values
 from torcheer.capture.paddle.private import initial_seed
@@ -57,7 +58,7 @@ class PaddleSession:
         """Call the model. Whatever it raises comes through as it is; the record then ends there."""
         recorder, facts = self.recorder, self.run_facts
         facts.seed = initial_seed()
-        facts.python_version = platform.python_version()
+        facts.python_version, facts.torcheer_version = platform.python_version(), __version__
         facts.grad_enabled = bool(paddle.is_grad_enabled())
         facts.training = bool(getattr(self.model, "training", False))
         recorder.begin(self.inputs.tensors(is_tensor), self.inputs.args, self.inputs.kwargs)

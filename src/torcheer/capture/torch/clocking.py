@@ -46,7 +46,6 @@ class TimedBackward(BackwardRecorder):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.nodes: list[NodeTime] = []
-        self.wall_ns = 0
         self.first_seq = 0  # next sequence number when the last pass began
         self._open: list[list[int]] = []  # of nodes being evaluated: when they began, time inside, events so far
 

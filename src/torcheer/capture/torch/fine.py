@@ -19,7 +19,6 @@ from torcheer.capture.torch.select import Everything
 from torcheer.capture.torch.session import TorchSession
 from torcheer.capture.torch.tape import Tape, named_tensors
 from torcheer.record.model import Record
-from torcheer.record.payload import Payloads
 
 Tensor = torch.Tensor
 # Their result is memory nobody has filled: reading it would give other numbers each time.
@@ -75,7 +74,6 @@ class FineSession(TorchSession):
         aten_level: type[KeepingAtenLevel] = KeepingAtenLevel,
     ) -> None:
         super().__init__(model, inputs, Everything(), store, aten_level=aten_level)
-        self._payloads: Payloads | None = None
 
     def run(self) -> Any:
         """Run the model; see ``TorchSession``."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from torcheer import __version__
 from torcheer.capture.asked import asked_values
 from torcheer.capture.results import Current, plain_output
 from torcheer.capture.torch.backward import BackwardRecorder
@@ -202,7 +203,7 @@ class TorchSession:
     def _facts(self) -> Run:
         facts = self.run_facts
         facts.framework_version = str(torch.__version__)
-        facts.python_version = platform.python_version()
+        facts.python_version, facts.torcheer_version = platform.python_version(), __version__
         if self.output is not None or not facts.output_structure:
             facts.output_structure, facts.output_data = type(self.output).__name__, plain_output(self.output)
         return facts

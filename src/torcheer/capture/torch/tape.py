@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torcheer.capture.arguments import parts_of
 from torcheer.capture.torch.kinds import AtenKind, describe
 from torcheer.capture.torch.private import (
     FRAMEWORK_CODES,
@@ -354,16 +355,7 @@ def named_tensors(structure: Any, path: str = "") -> list[tuple[str, Tensor]]:
     if isinstance(structure, Tensor):
         return [(path, structure)]
     prefix = f"{path}." if path else ""
-    items: Any = ()
-    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        items = zip(structure._fields, structure, strict=True)
-    elif isinstance(structure, (tuple, list)):
-        items = enumerate(structure)
-    elif isinstance(structure, Mapping):
-        items = structure.items()
-    elif not isinstance(structure, type) and hasattr(structure, "__dataclass_fields__"):
-        items = ((name, getattr(structure, name, None)) for name in structure.__dataclass_fields__)
-    return [pair for key, item in items for pair in named_tensors(item, f"{prefix}{key}")]
+    return [pair for key, item in parts_of(structure) for pair in named_tensors(item, f"{prefix}{key}")]
 
 
 def _plain_key(key: Any) -> Any:
