@@ -146,7 +146,10 @@ def _owners(graph: Graph) -> dict[int, list[int]]:
 def _find_first(result: Comparison, alignment: Alignment, pairs: Sequence[Pair]) -> None:
     wrong = [pair for pair, one in zip(pairs, result.outputs, strict=True) if one.verdict == DIVERGED]
     differing = [pair.a.value for pair in wrong], [pair.b.value for pair in wrong]
-    found = Search(alignment, differing).candidates()
+    search = Search(alignment, differing)
+    found = search.candidates()
+    if search.follow_steps(found):
+        found = Search(alignment, differing).candidates() or found
     divergences = [describe(alignment, one) for one in found[:_NUM_CANDIDATES]]
     if not divergences:
         divergences = [_of_output(alignment, wrong[0], result)]

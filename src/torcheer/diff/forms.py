@@ -27,6 +27,14 @@ TRANSFORMS: dict[str, Transform] = {
 }
 
 
+def transform(name: str) -> Transform:
+    """The transform of this name; ``"axes 2,3,1,0"`` brings the axes into this order."""
+    if name.startswith("axes "):
+        axes = tuple(int(axis) for axis in name.removeprefix("axes ").split(","))
+        return lambda array: np.ascontiguousarray(np.transpose(array, axes))
+    return TRANSFORMS[name]
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """One kind of layer in one framework, told against the common form."""

@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from torcheer.diff.align import Alignment
+from torcheer.diff.expand import follow
 from torcheer.diff.graph import Graph, Node
+from torcheer.diff.order import misplaced
+from torcheer.diff.sketch import proportional
 
 # Functions that do the same job: one side's may stand for the other's.
 _FAMILIES = (
@@ -91,7 +94,7 @@ def half_of(graph: Graph, known: set[int], differing: list[int]) -> Half:
     """Find out what is derived, and which ops a differing output follows from."""
     half = Half(graph, known)
     for node in graph.nodes:
-        picks = node.is_selection or node.is_layout
+        picks = node.is_selection or node.is_layout or node.is_scaling
         if picks and not any(half.is_strange(value) for value in node.inputs):
             half.derived.update(c for c in map(graph.class_of, node.outputs) if c not in known)
     queue = [cls for cls in map(graph.class_of, differing) if cls not in known]
@@ -128,13 +131,25 @@ class Search:
 
     def candidates(self) -> list[Candidate]:
         """All places that may be the first, the likeliest first."""
-        found = [self._of_op(node) for node in self._open(self.b)]
+        found = [self._of_op(node) for node in self._open(self.b) if not node.is_scaling]
+        found += list(self._scaled())
         found += list(self._reordered())
+        found += list(self._misplaced(found))
         if not found:
             found += self._omitted()
         found += list(self._joins(found))
         found.sort(key=lambda one: (-one.strength, one.order))
         return found
+
+    def follow_steps(self, found: list[Candidate]) -> bool:
+        """Follow B through the steps of an op that A has as one; whether that moved the frontier."""
+        nodes_a, nodes_b = self.a.graph.nodes, self.b.graph.nodes
+        moved = [
+            follow(self.alignment, nodes_a[one.a], nodes_b[one.b])
+            for one in found[:6]
+            if one.a is not None and one.b is not None and nodes_a[one.a].name != nodes_b[one.b].name
+        ]
+        return any(moved)
 
     def _open(self, half: Half) -> Iterator[Node]:
         for index in sorted(half.reaching):
@@ -229,6 +244,45 @@ class Search:
         if any(family(one.name) == family(twin.name) for one in after):
             found.kind, found.strength = "extra", 18
             found.why = f"A goes on with {twin.name} at once; B does {node.name} first"
+
+    def _scaled(self) -> Iterator[Candidate]:
+        """Factors that A has not: to blame where what comes of them is A's but for a factor."""
+        graph = self.b.graph
+        for index in sorted(self.b.reaching):
+            node = graph.nodes[index]
+            if node.is_scaling and self.b.is_open(node):
+                factor = self._factor_after(node)
+                why = (
+                    f"what comes of it is {factor:.4g} times A's" if factor else "it scales by a factor that A has not"
+                )
+                twin, _ = self.twin(node)
+                strength = 24 if factor else 5
+                yield Candidate("op", index, None if twin is None else twin.index, why, strength, index)
+
+    def _factor_after(self, node: Node) -> float | None:
+        """By which factor the next result of B is another than A's; None where it is no factor."""
+        graph = self.b.graph
+        for index in graph.readers.get(graph.class_of(node.outputs[0]), ()):
+            reader = graph.nodes[index]
+            twin, _ = self.twin(reader)
+            if twin is None or family(twin.name) != family(reader.name) or not (twin.outputs and reader.outputs):
+                continue
+            wanted = self.alignment.sketches[0].get(self.a.graph.class_of(twin.outputs[0]))
+            have = self.alignment.sketches[1].get(graph.class_of(reader.outputs[0]))
+            if wanted is not None and have is not None and (factor := proportional(wanted, have)):
+                return factor
+        return None
+
+    def _misplaced(self, found: list[Candidate]) -> Iterator[Candidate]:
+        """Where an op is given A's numbers in other places, what put them there."""
+        for one in found:
+            if one.a is not None and one.b is not None:
+                origin = misplaced(self.alignment, self.a.graph.nodes[one.a], self.b.graph.nodes[one.b])
+                if origin is not None:
+                    node, twin = origin
+                    why = "it hands on A's numbers in another order"
+                    twin_index = None if twin is None else twin.index
+                    yield Candidate("order", node.index, twin_index, why, one.strength + 1, node.index)
 
     # -- the counterpart ---------------------------------------------------------------------------------
 

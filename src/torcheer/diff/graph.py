@@ -69,6 +69,12 @@ class Node:
         return self.name in _SELECTION
 
     @property
+    def is_scaling(self) -> bool:
+        """Whether it multiplies one tensor by a number."""
+        scales = self.name in ("mul", "div", "mul_", "div_") and self.op is not None and len(self.inputs) == 1
+        return scales and self.op is not None and any(type(arg) in (int, float) for arg in self.op.args)
+
+    @property
     def is_random(self) -> bool:
         """Whether it draws random numbers."""
         return self.name in _RANDOM and not (

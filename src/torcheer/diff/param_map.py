@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from torcheer.diff.arrays import Array
-from torcheer.diff.forms import TRANSFORMS, common_tensors, form_of
+from torcheer.diff.forms import common_tensors, form_of, transform
 from torcheer.diff.side import Leaf, Weights
 from torcheer.errors import ComparisonError
 from torcheer.units import shape_text
@@ -44,10 +44,10 @@ class ParamPair:
         """The tensor of B, from A's tensors."""
         parts = []
         for piece in self.pieces:
-            part = TRANSFORMS[piece.transform](np.asarray(weights[piece.source]))
+            part = transform(piece.transform)(np.asarray(weights[piece.source]))
             parts.append(part if piece.start is None else part[piece.start : piece.stop])
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=0)
-        return TRANSFORMS[self.transform](joined)
+        return transform(self.transform)(joined)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -52,6 +52,20 @@ def sketch(array: Array) -> Sketch:
     return Sketch((square / flat.size) ** 0.5, total / flat.size, low, high, int(array.size), num_odd)
 
 
+def proportional(one: Sketch, other: Sketch) -> float | None:
+    """The factor between two tensors that seem to be the same but for one; None where they do not, or it is 1."""
+    if one.rms == 0 or other.rms == 0 or one.num != other.num or one.num_odd != other.num_odd:
+        return None
+    factor = other.rms / one.rms
+    slack = 1e-4 * other.rms
+    flipped = abs(factor * one.mean - other.mean) > slack
+    sign = -1 if flipped else 1
+    ends = (one.low, one.high) if not flipped else (-one.high, -one.low)
+    same = abs(sign * factor * one.mean - other.mean) <= slack
+    same = same and all(abs(factor * a - b) <= 10 * slack for a, b in zip(ends, (other.low, other.high), strict=True))
+    return sign * factor if same and abs(sign * factor - 1) > 1e-3 else None
+
+
 class Sketches:
     """The sketches of one side's classes, to be searched."""
 

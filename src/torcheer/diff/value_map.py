@@ -7,16 +7,19 @@ some rows of one of A's (a split one). What no numbers tell is left over.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 
 from torcheer.diff.arrays import Array, as_array
+from torcheer.diff.forms import transform as transform_named
 from torcheer.diff.param_map import ParamMap, ParamPair, Piece
 from torcheer.diff.side import Recording, Weights
 from torcheer.errors import ComparisonError
 from torcheer.record.payload import is_kept
 
+_MOST_AXES = 5  # of a kernel over volumes; 120 orders
 _MOST_PIECES = 64  # of which a tensor may be joined: heads that are interleaved
 
 
@@ -73,7 +76,7 @@ class _Index:
 
     def joined(self, target: str, array: Array) -> ParamPair | None:
         """Rows of A's tensors one after the other, in B's layout or in the transposed one."""
-        for transform, turned in _turned(array):
+        for transform, turned in _turned(array) if array.ndim < 3 else [("same", array)]:
             pieces = self._pieces(turned)
             if pieces is not None:
                 return ParamPair(target, pieces, transform, "value")
@@ -86,7 +89,7 @@ class _Index:
             best: Piece | None = None
             length = 0
             for name, own in self.weights.items():
-                for transform, source in _turned(own):
+                for transform, source in _turned(own)[:2] if own.ndim < 3 else [("same", own)]:
                     piece, rows = _run_of_rows(array, row, name, transform, source)
                     if rows > length:
                         best, length = piece, rows
@@ -116,11 +119,15 @@ def _run_of_rows(array: Array, row: int, name: str, transform: str, source: Arra
 
 
 def _turned(array: Array) -> list[tuple[str, Array]]:
-    return [("same", array)] + ([("transpose", array.T)] if array.ndim == 2 else [])
+    found = [("same", array)] + ([("transpose", array.T)] if array.ndim == 2 else [])
+    if 3 <= array.ndim <= _MOST_AXES:
+        orders = list(permutations(range(array.ndim)))[1:]
+        found += [(f"axes {','.join(map(str, axes))}", array.transpose(axes)) for axes in orders]
+    return found
 
 
 def _apply(array: Array, transform: str) -> Array:
-    return array.T if transform == "transpose" else array
+    return array if transform == "same" else np.asarray(transform_named(transform)(array))
 
 
 def _start(array: Array) -> Any:
