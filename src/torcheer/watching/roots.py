@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from torcheer.capture.torch.private import (
+    WATCHES,
     plain_module_call,
     replace_module_call,
     step_over_for_dynamo,
@@ -136,7 +137,7 @@ def seeing_modules(inside: Inside) -> Iterator[None]:
     outer = getattr(_local, "inside", None)
     with _lock:
         if _num_seeing == 0:
-            replace_module_call(_seen_call)
+            replace_module_call(WATCHES, _seen_call)
         _num_seeing += 1
     _local.inside = inside
     try:
@@ -146,7 +147,7 @@ def seeing_modules(inside: Inside) -> Iterator[None]:
         with _lock:
             _num_seeing -= 1
             if _num_seeing == 0:
-                replace_module_call(plain_module_call)
+                replace_module_call(WATCHES, None)
 
 
 def _seen_call(module: Module, *args: Any, **kwargs: Any) -> Any:

@@ -8,16 +8,18 @@ Dynamo takes seconds, so the stance is only taken once something in the process 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
+from torcheer.capture.torch.private import no_compiled_modules
+
 
 @contextmanager
-def eager_source() -> Iterator[None]:
-    """Run compiled code eagerly inside the block."""
+def eager_source(note: Callable[[], None]) -> Iterator[None]:
+    """Run compiled code eagerly inside the block; ``note()`` is told of modules that were compiled in place."""
     with ExitStack() as stack:
         taken: list[bool] = []
 
@@ -25,6 +27,7 @@ def eager_source() -> Iterator[None]:
             if not taken:
                 taken.append(True)
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
+                stack.enter_context(no_compiled_modules(note))
 
         if "torch._dynamo" in sys.modules:
             take_stance()

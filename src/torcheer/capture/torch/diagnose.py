@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from torcheer.capture.torch.tape import Tape
+from typing import Any
+
+from torcheer.capture.torch.tape import CALL, Tape
 from torcheer.record.model import Diagnostic, Record
 
 
@@ -16,7 +18,7 @@ def diagnose(tape: Tape, record: Record) -> list[Diagnostic]:
         )
         for name in tape.unseen_threads
     ]
-    if tape.has_compiled_code:
+    if tape.has_compiled_code or any(_is_compiled(raw) for raw in tape.events):
         notes.append(
             Diagnostic(
                 "compiled-ran-eagerly",
@@ -34,3 +36,8 @@ def diagnose(tape: Tape, record: Record) -> list[Diagnostic]:
             )
         )
     return notes
+
+
+def _is_compiled(raw: Any) -> bool:
+    """Is it a call of what ``torch.compile(module)`` returned?"""
+    return type(raw) is tuple and raw[0] == CALL and type(raw[1]).__name__ == "OptimizedModule"

@@ -6,10 +6,13 @@ ATen level: what an operator's schema says about memory: which arguments it writ
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from torcheer.capture.torch.direct import DIRECT
 from torcheer.capture.torch.private import HigherOrderOperator, OpOverload, is_custom_operator
 
 _GETTERS = (
@@ -61,8 +64,9 @@ METADATA_CALLS: frozenset[object] = _metadata_calls()
 REPLACING_CALLS: frozenset[object] = frozenset({torch.Tensor.data.__set__})  # type: ignore[attr-defined]
 
 
-class AtenKind(NamedTuple):
-    """What an ATen operator's schema says about memory."""
+@dataclass(slots=True, eq=False)
+class AtenKind:
+    """What an ATen operator's schema says about memory, and how to call it."""
 
     name: str  # "aten.addmm.default"
     writes: tuple[int | str, ...]  # argument positions (or keyword names) that are written in place
@@ -72,6 +76,7 @@ class AtenKind(NamedTuple):
     is_custom: bool  # has a kernel of the user's own, written in Python
     is_special: bool  # one of is_mark, is_custom, is_higher_order
     is_higher_order: bool  # cond, while_loop: takes functions, has no schema
+    run: Callable[..., Any]  # calls it with positional arguments
 
 
 # Operators that return the memory they were given without saying so in their schema.
@@ -97,7 +102,8 @@ def written_arguments(kind: AtenKind, args: tuple[Any, ...]) -> tuple[int | str,
 def describe(func: object) -> AtenKind:
     """Read an operator's schema."""
     if isinstance(func, HigherOrderOperator) or not isinstance(func, OpOverload):
-        return AtenKind(f"higher_order.{getattr(func, '__name__', func)}", (), True, False, False, False, True, True)
+        name = f"higher_order.{getattr(func, '__name__', func)}"
+        return AtenKind(name, (), True, False, False, False, True, True, func)  # type: ignore[arg-type]
     schema = func._schema
     writes: list[int | str] = []
     for position, argument in enumerate(schema.arguments):
@@ -112,6 +118,8 @@ def describe(func: object) -> AtenKind:
     has_out = any(argument.is_out for argument in schema.arguments)
     changes_geometry = has_out or torch.Tag.inplace_view in func.tags
     is_mark, is_custom = func.namespace == "profiler", is_custom_operator(func)
+    run = DIRECT.get(str(func), func._op)
+    is_special = is_mark or is_custom
     return AtenKind(
-        str(func), tuple(writes), is_view, changes_geometry, is_mark, is_custom, is_mark or is_custom, False
+        str(func), tuple(writes), is_view, changes_geometry, is_mark, is_custom, is_special, False, run
     )

@@ -139,12 +139,32 @@ class AtenLevel(TorchDispatchMode):
         owner = tape.op
         if owner < 0 or kind.is_special or tape.is_paused:
             return self._special(kind, func, args, kwargs or {})
-        given = tape.template(args)
-        named = tape.template_dict(kwargs) if kwargs else None
+        live = tape.live
+        # As Tape.template has it: a call would cost as much as the loop.
+        given = []
+        for value in args:
+            entry = live.get(id(value))
+            given.append(entry[1] if entry is not None and entry[0]() is value else tape.convert(value))
         if self.keeper is not None and kind.writes:
             self.keeper.before_write(kind, args, kwargs)
-        out = func._op(*args, **kwargs) if kwargs else func._op(*args)
-        tape.events.append((ATEN, kind, given, named, self._result(kind, out), owner, tape.call))
+        if kwargs:
+            named: Any = tape.template_dict(kwargs)
+            out = func._op(*args, **kwargs)
+        else:
+            named = None
+            try:
+                out = kind.run(*args)
+            except TypeError:  # arguments the binding does not take; the operator says so itself if it does not either
+                out = func._op(*args)
+        if type(out) is Tensor:
+            entry = live.get(id(out))
+            if entry is None or entry[0]() is not out or kind.changes_geometry:
+                result: Any = tape.register(out, DERIVED if kind.is_view else FRESH)
+            else:
+                result = entry[1]
+        else:
+            result = self._result(kind, out)
+        tape.events.append((ATEN, kind, tuple(given), named, result, owner, tape.call))
         return out
 
     def _result(self, kind: AtenKind, out: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Module calls and autograd.Function calls, seen by replacing ``nn.Module.__call__`` and ``Function.apply``.
+"""Module calls and autograd.Function calls, seen by replacing what ``nn.Module.__call__`` runs and ``Function.apply``.
 
 The replacements are in place only while a capture runs somewhere in the process, and on a thread that is not
 recording they pass straight through. Module hooks are not used: they would show up on the user's modules and
@@ -22,10 +22,13 @@ from torch.autograd.function import Function
 from torcheer.capture.torch.compiled import eager_source
 from torcheer.capture.torch.modes import FunctionLevel
 from torcheer.capture.torch.private import (
+    CAPTURES,
     HigherOrderOperator,
+    below_captures,
     eager_branches,
     is_autograd_key,
     plain_override_checks,
+    replace_module_call,
     sequence_nr,
 )
 from torcheer.capture.torch.tape import CALL, OP, Tape
@@ -69,10 +72,11 @@ def _install() -> None:
         if not _installed:
             undo = ExitStack()
             undo.enter_context(plain_override_checks(is_recording))
-            undo.enter_context(eager_source())
+            undo.enter_context(eager_source(_note_compiled))
             undo.enter_context(_replaced(threading.Thread, "start", _noted_start))
             undo.enter_context(_replaced(ThreadPoolExecutor, "submit", _noted_submit))
-            undo.enter_context(_replaced(torch.nn.Module, "__call__", _recorded_call))
+            undo.callback(replace_module_call, CAPTURES, None)
+            replace_module_call(CAPTURES, _recorded_call)
             undo.enter_context(_replaced(torch.UntypedStorage, "resize_", _recorded_resize))
             undo.enter_context(_replaced(HigherOrderOperator, "dispatch", _recorded_dispatch))
             undo.enter_context(_replaced(Function, "apply", classmethod(_recorded_apply)))
@@ -103,7 +107,6 @@ def _replaced(owner: type, name: str, replacement: Any) -> Iterator[None]:
             setattr(owner, name, original)
 
 
-_plain_call: Callable[..., Any] = torch.nn.Module.__call__
 _plain_resize: Callable[..., Any] = torch.UntypedStorage.resize_
 _plain_dispatch: Callable[..., Any] = HigherOrderOperator.dispatch
 _plain_apply: Callable[..., Any] = Function.__dict__["apply"].__func__
@@ -113,10 +116,11 @@ def _recorded_call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     levels = getattr(_local, "levels", None)
     if not levels:
         _note_other_thread(module)
-        return _plain_call(module, *args, **kwargs)
+        return below_captures[0](module, *args, **kwargs)
+    # Between the caller and this is nn.Module.__call__.
     if len(levels) == 1:
-        return call_on_tape(levels[0][0], module, args, kwargs, sys._getframe(1), _plain_call)
-    return _call_on_all(levels, len(levels) - 1, module, args, kwargs, sys._getframe(1))
+        return call_on_tape(levels[0][0], module, args, kwargs, sys._getframe(2), below_captures[0])
+    return _call_on_all(levels, len(levels) - 1, module, args, kwargs, sys._getframe(2))
 
 
 def _call_on_all(
@@ -126,7 +130,7 @@ def _call_on_all(
 
     def outer(_module: Any, *inner_args: Any, **inner_kwargs: Any) -> Any:
         if depth == 0:
-            return _plain_call(module, *inner_args, **inner_kwargs)
+            return below_captures[0](module, *inner_args, **inner_kwargs)
         return _call_on_all(levels, depth - 1, module, inner_args, inner_kwargs, frame)
 
     return call_on_tape(levels[depth][0], module, args, kwargs, frame, outer)
@@ -136,7 +140,7 @@ def call_on_tape(
     tape: Tape, module: Any, args: Any, kwargs: Any, frame: FrameType | None, call: Callable[..., Any]
 ) -> Any:
     """Run a module's call and write it on the tape."""
-    if module is tape.root and tape.call == 0 and not tape.root_entered:
+    if tape.call == 0 and module is tape.root and not tape.root_entered:
         # The session has written the model's own call; this is nn.Module.__call__ inside it.
         tape.root_entered = True
         return call(module, *args, **kwargs)
@@ -149,8 +153,6 @@ def call_on_tape(
     outer, outer_op = tape.call, tape.op
     tape.call = index
     training = getattr(module, "training", False)
-    if type(module).__name__ == "OptimizedModule":
-        tape.has_compiled_code = True
     result = error = None
     start = perf_counter_ns()
     try:
@@ -167,19 +169,8 @@ def call_on_tape(
     finally:
         tape.call, tape.op = outer, outer_op
         events[index] = (
-            CALL,
-            module,
-            given,
-            named,
-            result,
-            outer,
-            site,
-            start,
-            end,
-            len(events),
-            training,
-            error,
-        )
+            CALL, module, given, named, result, outer, site, start, end, len(events), training, error,
+        )  # fmt: skip
 
 
 def _recorded_apply(function: type[Function], *args: Any, **kwargs: Any) -> Any:
@@ -234,6 +225,11 @@ def _recorded_resize(storage: torch.UntypedStorage, size: int) -> Any:
         if level.keeper is not None:
             level.keeper.before_resize(storage)
     return _plain_resize(storage, size)
+
+
+def _note_compiled() -> None:
+    for tape, _ in getattr(_local, "levels", None) or ():
+        tape.has_compiled_code = True
 
 
 def _note_other_thread(module: torch.nn.Module) -> None:

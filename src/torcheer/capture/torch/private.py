@@ -217,11 +217,12 @@ def _overrides(value: object) -> bool:
 
 
 def _of_sequence(values: Any) -> bool:
-    return any(_overrides(value) for value in values)
+    # Nearly always all of them are plain, and found so without a line of Python for each.
+    return not _PLAIN_TYPES.issuperset(map(type, values)) and any(map(_overrides, values))
 
 
 def _of_arguments(*values: Any) -> bool:
-    return any(_overrides(value) for value in values)
+    return not _PLAIN_TYPES.issuperset(map(type, values)) and any(map(_overrides, values))
 
 
 @contextmanager
@@ -289,13 +290,43 @@ def _run_backward(*args: Any, **kwargs: Any) -> Any:
     return (_plain_runner or [torch.autograd._engine_run_backward])[0](*args, **kwargs)  # type: ignore[attr-defined]
 
 
-# What nn.Module.__call__ runs of a module that is not compiled: hooks and forward. Captures replace __call__.
+# What nn.Module.__call__ runs of a module that is not compiled: hooks and forward. It is replaced and not __call__:
+# setting a slot walks through every subclass of nn.Module.
 plain_module_call: Callable[..., Any] = torch.nn.Module._call_impl
 
+# Who replaces it. A watched model may be under capture, or a model be captured while another thread watches one.
+CAPTURES, WATCHES = 0, 1
+_replacements: list[Callable[..., Any] | None] = [None, None]
+_replacing = threading.Lock()
+below_captures: list[Callable[..., Any]] = [plain_module_call]  # what a capture's replacement runs, in a list of one
 
-def replace_module_call(replacement: Callable[..., Any]) -> None:
-    """Have every module's call run ``replacement(module, *args, **kwargs)``; ``plain_module_call`` undoes it."""
-    torch.nn.Module._call_impl = replacement  # type: ignore[method-assign]
+
+def replace_module_call(place: int, replacement: Callable[..., Any] | None) -> None:
+    """Have every module's call run ``replacement(module, *args, **kwargs)``; None takes it back."""
+    with _replacing:
+        _replacements[place] = replacement
+        below_captures[0] = _replacements[WATCHES] or plain_module_call
+        torch.nn.Module._call_impl = _replacements[CAPTURES] or below_captures[0]  # type: ignore[method-assign]
+
+
+@contextmanager
+def no_compiled_modules(note: Callable[[], None]) -> Iterator[None]:
+    """Have modules that ``module.compile()`` has compiled run as if it had not; ``note()`` is told of each call."""
+    name = "_compiled_call_impl"
+
+    def found(module: torch.nn.Module) -> None:
+        if module.__dict__.get(name) is not None:
+            note()
+
+    def put(module: torch.nn.Module, compiled: Any) -> None:
+        module.__dict__[name] = compiled
+
+    original = torch.nn.Module.__dict__[name]
+    setattr(torch.nn.Module, name, property(found, put))
+    try:
+        yield
+    finally:
+        setattr(torch.nn.Module, name, original)
 
 
 # Has Dynamo look at the functions called from now on with the callback it is given; None: at none. Returns the one
@@ -319,7 +350,7 @@ def without_compiled_calls(model: torch.nn.Module) -> Iterator[None]:
 
 def is_compiled(module: torch.nn.Module) -> bool:
     """Was it compiled in place, by ``module.compile()``?"""
-    return getattr(module, "_compiled_call_impl", None) is not None
+    return module.__dict__.get("_compiled_call_impl") is not None
 
 
 def original_of(module: torch.nn.Module) -> torch.nn.Module:

@@ -186,6 +186,8 @@ class Tape:
             address = storage_id(tensor)
             if origin == FRESH or address not in self.storages:
                 storage = self.storages[address] = ref
+            elif origin == DERIVED:
+                storage = self.storages[address]
             else:
                 storage = self._known_storage(address, ref, origin)
             values.append(
@@ -275,9 +277,13 @@ class Tape:
 
     def convert(self, value: Any) -> Any:
         """One argument or result, tensors replaced by their numbers."""
+        # Nearly everything is a tensor that is known; nothing else has the id() of one that is alive.
+        entry = self.live.get(id(value))
+        if entry is not None and entry[0]() is value:
+            return entry[1]
         kind = _KINDS.get(type(value), _OTHER)
         if kind == _TENSOR:
-            return self.ref(value)
+            return self.register(value, ARRIVED)
         if kind == _PLAIN:
             return value
         if isinstance(value, Tensor):
