@@ -49,7 +49,7 @@ ARGUMENTS: dict[str, list[tuple[Any, ...]]] = {
     "pow": [(x, 2), (x, 0.5)],
     "mean": [(x, [0]), (image, [-1, -2], True)],
     "sum": [(x, [0]), (x, [0], True), (x, None)],
-    **dict.fromkeys(("add", "sub", "mul", "div", "add_", "mul_"), [(x.clone(), y), (x.clone(), 2), (x.clone(), 2.5)]),
+    **{name: [(x.clone(), y), (x.clone(), 2), (x.clone(), 2.5)] for name in "add sub mul div add_ mul_".split()},
 }
 
 

@@ -21,7 +21,7 @@ _TORCH = (
     " _adaptive_avg_pool2d native_dropout _softmax_backward_data permute"
 ).split()
 _NN = "gelu silu silu_ max_pool2d_with_indices hardtanh hardtanh_ hardswish hardswish_ leaky_relu".split()
-_OVERLOADS = {
+_OVERLOADS: dict[str, Callable[..., Any]] = {
     "aten.view.default": torch.Tensor.view,
     "aten.expand.default": torch.Tensor.expand,
     "aten.transpose.int": torch.transpose,

@@ -120,6 +120,4 @@ def describe(func: object) -> AtenKind:
     is_mark, is_custom = func.namespace == "profiler", is_custom_operator(func)
     run = DIRECT.get(str(func), func._op)
     is_special = is_mark or is_custom
-    return AtenKind(
-        str(func), tuple(writes), is_view, changes_geometry, is_mark, is_custom, is_special, False, run
-    )
+    return AtenKind(str(func), tuple(writes), is_view, changes_geometry, is_mark, is_custom, is_special, False, run)

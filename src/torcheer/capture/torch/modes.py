@@ -16,19 +16,27 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from torcheer.capture.torch.kinds import METADATA_CALLS, REPLACING_CALLS, AtenKind
+from torcheer.capture.torch.leaves import Leaf, is_cast_or_hooked
 from torcheer.capture.torch.private import (
     TorchDispatchMode,
     current_node,
+    dispatch_mode_at,
     hide_from_dynamo,
     no_function_mode,
+    num_dispatch_modes,
     plain_kernel,
+    pop_dispatch_mode,
+    push_dispatch_mode,
     run_kernel,
     sequence_nr,
+    transforms,
 )
 from torcheer.capture.torch.saving import Keeper
 from torcheer.capture.torch.tape import ATEN, DERIVED, FRESH, OP, Tape, named_tensors
+from torcheer.record.model import Ref
 
 Tensor = torch.Tensor
+_LOOK = object()
 
 
 class FunctionLevel(TorchFunctionMode):
@@ -38,6 +46,7 @@ class FunctionLevel(TorchFunctionMode):
         super().__init__()
         self.tape = tape
         self.keeper = keeper
+        self.leaves: dict[int, Leaf] = {}  # functions whose ATen call need not be looked at
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -54,10 +63,13 @@ class FunctionLevel(TorchFunctionMode):
         site = tape.site(sys._getframe(1))
         outer = tape.op
         tape.op = index
+        leaf = self.leaves.get(id(func))
         seq = sequence_nr()
         start = perf_counter_ns()
         try:
-            out = func(*args, **kwargs) if kwargs else func(*args)
+            out = _LOOK if leaf is None or kwargs else self._run_leaf(leaf, given, index, args)
+            if out is _LOOK:
+                out = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
             tape.op = outer
             events[index] = (
@@ -77,26 +89,71 @@ class FunctionLevel(TorchFunctionMode):
                     nodes = ((result, type(node), node._sequence_nr(), out.output_nr),)
             if self.keeper is not None:
                 self.keeper.offer(index, func, result, out)
+        elif len(events) == index + 1 and isinstance(out, _PLAIN_RESULTS) and func not in REPLACING_CALLS:
+            # It read nothing but metadata, or ran no kernel: not an operation.
+            events.pop()
+            return out
         else:
-            result = tape.convert(out)
-            if type(out) is tuple or type(out) is list or not isinstance(out, _PLAIN_RESULTS):
-                nodes = self.results(index, func, out)
-            elif func in REPLACING_CALLS:
-                result = tape.refresh(args[0])
-                self.results(index, func, args[0])
-            elif out is None and func is Tensor.__setitem__:
-                # What it wrote into is its result.
-                result, nodes = tape.ref(args[0]), self.results(index, func, args[0])
-            elif len(events) == index + 1:
-                # It read nothing but metadata, or ran no kernel: not an operation.
-                events.pop()
-                return out
+            result, nodes = self._result(index, func, args, out)
         events[index] = (
             OP, func, given, named, result, nodes, outer, tape.call, site, start, end, seq, sequence_nr(),
             len(events), None,
         )  # fmt: skip
         if outer < 0:
             tape.num_ops += 1
+        return out
+
+    def _result(self, index: int, func: Any, args: tuple[Any, ...], out: Any) -> tuple[Any, tuple[Any, ...]]:
+        """A result that is no single tensor, tensors as numbers, and their autograd nodes."""
+        tape = self.tape
+        if func in REPLACING_CALLS:
+            result = tape.refresh(args[0])
+            self.results(index, func, args[0])
+            return result, ()
+        if out is None and func is Tensor.__setitem__:
+            # What it wrote into is its result.
+            return tape.ref(args[0]), self.results(index, func, args[0])
+        return tape.convert(out), () if isinstance(out, _PLAIN_RESULTS) else self.results(index, func, out)
+
+    def _run_leaf(self, leaf: Leaf, given: tuple[Any, ...], index: int, args: tuple[Any, ...]) -> Any:
+        """Call a leaf and write its ATen call on the tape as the ATen level would; _LOOK where that has to look."""
+        tape, kind, arguments = self.tape, leaf.kind, leaf.arguments
+        inner: tuple[Any, ...] | None = given
+        if not isinstance(arguments, int):
+            inner = arguments(given)
+        elif len(given) != arguments:
+            return _LOOK
+        if (
+            inner is None
+            or tape.is_lazy
+            or num_dispatch_modes() != 1
+            or transforms() is not None
+            or is_cast_or_hooked(leaf)
+        ):
+            return _LOOK
+        values = tape.values
+        for argument in inner:
+            # Rows of other kinds are of subclasses and of tensors without ordinary storage.
+            if type(argument) is Ref:
+                if type(values[argument]) is not tuple:
+                    return _LOOK
+            elif isinstance(arguments, int):
+                return _LOOK
+        if leaf.is_alone is not None and not leaf.is_alone(*args):
+            return _LOOK
+        if self.keeper is not None and kind.writes:
+            self.keeper.before_write(kind, args, None)
+        mode = dispatch_mode_at(0)
+        # Ctrl-C comes after a call, not before the first in a block: the mode is always off when it is put back.
+        try:
+            pop_dispatch_mode(None)
+            out = leaf.func(*args)
+        finally:
+            push_dispatch_mode(mode)
+        entry = tape.live.get(id(out))
+        known = entry is not None and entry[0]() is out
+        result = entry[1] if entry is not None and known else tape.register(out, DERIVED if kind.is_view else FRESH)
+        tape.events.append((ATEN, kind, inner, None, result, index, tape.call))
         return out
 
     def results(self, index: int, func: Any, out: Any) -> tuple[Any, ...]:

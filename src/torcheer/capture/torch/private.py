@@ -36,8 +36,10 @@ __all__ = [
     "OpOverload",
     "TorchDispatchMode",
     "all_operator_names",
+    "any_autocast",
     "backward_runner",
     "current_node",
+    "dispatch_mode_at",
     "eager_branches",
     "hide_from_dynamo",
     "id_of_storage",
@@ -46,12 +48,18 @@ __all__ = [
     "is_functional_wrapper",
     "no_dispatch_mode",
     "no_function_mode",
+    "num_dispatch_modes",
+    "operators_replaced",
     "packed_tensors",
     "plain_kernel",
     "plain_override_checks",
+    "pop_dispatch_mode",
+    "push_dispatch_mode",
     "run_kernel",
+    "saved_tensor_hooks",
     "sequence_nr",
     "storage_id",
+    "transforms",
 ]
 
 # Next sequence number autograd will give to a node of this thread. Fallback: none; backward ownership is lost.
@@ -86,6 +94,24 @@ no_function_mode = torch._C.DisableTorchFunction
 # A context in which an active TorchDispatchMode is not asked.
 no_dispatch_mode = torch._C._DisableTorchDispatch
 
+# How many dispatch modes are active on this thread.
+num_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+
+# The stack of dispatch modes of this thread: what entering and leaving a mode comes down to, without the work of a
+# ``with``. A mode is taken off with ``pop_dispatch_mode(None)``.
+dispatch_mode_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
+pop_dispatch_mode: Callable[[None], Any] = torch._C._pop_torch_dispatch_stack
+push_dispatch_mode: Callable[[Any], None] = torch._C._push_on_torch_dispatch_stack
+
+# The innermost function transform (vmap, grad, jvp) that is running, or None.
+transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+
+# Is autocast on, for any device?
+any_autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
+
+# The hooks that autograd runs on tensors it saves, or None.
+saved_tensor_hooks: Callable[[bool], Any] = torch._C._autograd._top_saved_tensors_default_hooks
+
 # Names of all registered operators, "namespace::name.overload".
 all_operator_names: Callable[[], list[str]] = torch._C._dispatch_get_all_op_names
 
@@ -94,6 +120,23 @@ FRAMEWORK_CODES: tuple[CodeType, ...] = (
     torch.nn.Module._call_impl.__code__,
     torch.nn.Module._wrapped_call_impl.__code__,
 )
+
+
+_replaced_kernels: tuple[int, bool] = (-1, False)  # of how many kernels defined in Python that was found
+
+
+def operators_replaced(names: frozenset[str]) -> bool:
+    """Has somebody put a kernel of his own behind one of these (``torch.library.Library("aten", "IMPL")``)?
+
+    Names are as the library has them: ``"aten/relu"``, ``"aten/add.Tensor"``.
+    """
+    global _replaced_kernels  # noqa: PLW0603 - looking through all of them takes longer than a small model
+    kernels = torch.library._impls
+    if _replaced_kernels[0] != len(kernels):
+        # PyTorch's own, for meta tensors, are among them.
+        found = any(name.rpartition("/")[0] in names and not name.endswith("/Meta") for name in list(kernels))
+        _replaced_kernels = (len(kernels), found)
+    return _replaced_kernels[1]
 
 
 def is_functional_wrapper(tensor: torch.Tensor) -> bool:

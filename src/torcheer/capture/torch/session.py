@@ -23,6 +23,7 @@ from torcheer.capture.torch.finish import Finisher, no_garbage_collection
 from torcheer.capture.torch.finish_backward import Owners, add_backward
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.interrupts import Together
+from torcheer.capture.torch.leaves import leaves_now
 from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import call_on_tape, recording
 from torcheer.capture.torch.private import no_function_mode, sequence_nr
@@ -62,6 +63,8 @@ class TorchSession:
         self.store: Any = Kept() if store is None else store
         self.keeper = Keeper(self.tape, wanted, self.store) if wanted is not None else None
         self.function_level = level(self.tape, self.keeper)
+        if aten_level is AtenLevel:
+            self.function_level.leaves = leaves_now()
         self.aten_level = aten_level
         self.wanted = wanted
         self.output: Any = None

@@ -34,6 +34,9 @@ _weak = weakref.ref
 _NUM_REFS = 4096
 _REFS = tuple(map(Ref, range(_NUM_REFS)))
 
+# Operators whose results PyTorch resolves before it hands them to most others.
+_LAZY = frozenset({"aten._conj.default", "aten._neg_view.default", "aten._efficientzerotensor.default"})
+
 # How a tensor object comes to the tape.
 FRESH = 0  # an operator has just made it, in memory of its own
 DERIVED = 1  # a call has just returned it; it may share memory with an argument
@@ -159,6 +162,7 @@ class Tape:
         self.forward_end = 0  # number of events of the forward pass; those of backward passes follow
         self.has_compiled_code = False
         self.is_paused = False  # ATen calls are torcheer's own
+        self.is_lazy = False  # there are conjugated, negated or zero tensors, which PyTorch resolves before a call
         self.root: Any = None  # the model
         self.root_entered = False
         self.num_ops = 0  # top-level operations so far; counted only when contents are kept
@@ -190,6 +194,8 @@ class Tape:
                 storage = self.storages[address]
             else:
                 storage = self._known_storage(address, ref, origin)
+            if origin == ARRIVED and (tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()):
+                self.is_lazy = True
             values.append(
                 (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.device, storage)
             )
@@ -337,6 +343,8 @@ class Tape:
         """What an ATen operator does to memory, read once per operator."""
         kind = self.aten_kinds[id(func)] = describe(func)
         self.operators.append(func)
+        if kind.name in _LAZY:
+            self.is_lazy = True
         return kind
 
     def present_module(self) -> Any:

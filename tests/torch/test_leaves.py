@@ -1,0 +1,186 @@
+"""What is put on the tape for a leaf is what the ATen level would have seen, and it looks where it has to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torcheer.capture.torch import leaves
+from torcheer.capture.torch.inputs import arrange
+from torcheer.capture.torch.modes import FunctionLevel
+from torcheer.capture.torch.private import TorchDispatchMode
+from torcheer.capture.torch.select import Everything
+from torcheer.capture.torch.session import TorchSession
+
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    "unary": lambda x: x.relu().tanh().sigmoid().exp().neg().abs().sqrt().rsqrt().cos().sin(),
+    "torch.unary": lambda x: torch.sin(torch.cos(torch.rsqrt(torch.neg(torch.exp(torch.relu(x)))))),
+    "in place": lambda x: [y := x + 0, torch.relu_(y), y.relu_(), y.add_(x), y.add_(2)],
+    "activations": lambda x: [F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.silu(x + 1, inplace=True)],
+    "arithmetic": lambda x: [x + x, x + 1, 1 + x, x - 2.5, x * x, 3 * x, x / 2, 2 / x, x + True, x + x[0]],
+    "with alpha": lambda x: [torch.add(x, x, alpha=2), torch.sub(x, 1, alpha=3)],
+    "power": lambda x: [torch.pow(x, 2), x**2, x**0.5, torch.pow(x, x), torch.pow(2, x)],
+    "products": lambda x: [torch.mm(x, x.t()), x.mm(x.T), torch.addmm(x[:, 0], x, x.t()), x @ x.t()],
+    "batched": lambda x: [torch.bmm(x[None], x.t()[None]), torch.addmm(x[0], x.t(), x, beta=2)],
+    "views": lambda x: [x.view(-1), x.view(2, -1), x.view((6, 4)), x.view(torch.Size([24])), x.view(torch.int32)],
+    "more views": lambda x: [x.transpose(0, 1), torch.transpose(x, -1, -2), x.unsqueeze(0), x.t(), x.permute(1, 0)],
+    "expand": lambda x: [x[0].expand(3, 6), x[0].expand((2, 3, -1)), x.permute((1, 0)), x[:1].expand(4, 6)],
+    "views are written to": lambda x: [y := x.add(0), y.view(2, 12).transpose(0, 1).add_(1), y.t().relu_()],
+    "convolution": lambda x: [
+        F.conv2d(x.view(1, 1, 4, 6), torch.ones(2, 1, 3, 3)),
+        torch.conv2d(x.view(1, 1, 4, 6), torch.ones(2, 1, 3, 3), None, (1, 1), (0, 0), (1, 1), 1),
+        torch.conv2d(x.view(1, 4, 6), torch.ones(2, 1, 3, 3), None, (1, 1), (0, 0), (1, 1), 1),
+        torch.nn.Conv2d(1, 3, 2, padding="same")(x.view(1, 1, 4, 6)),
+        torch.nn.Conv2d(4, 2, 1, groups=2, stride=2)(x.view(1, 4, 3, 2)),
+    ],
+    "autocast": lambda x: _under(torch.autocast("cpu", torch.bfloat16), lambda: [torch.mm(x, x.t()), x.relu(), x * x]),
+    "vmap": lambda x: torch.vmap(lambda row: row.relu() * 2)(x),
+    "grad": lambda x: torch.func.grad(lambda y: (y * y).tanh().sum())(x),
+    "sparse": lambda x: [x.relu().to_sparse() * 2, x.to_sparse().add(x.to_sparse()).relu()],
+    "complex": lambda x: [torch.complex(x, x).conj() * 2, torch.complex(x, x).mul(x)],
+    "negative bit": lambda x: [x.relu(), torch.complex(x, x).conj().imag.relu(), torch._neg_view(x) * 2],
+    "zero tensor": lambda x: [x + torch._efficientzerotensor((6,)), torch._efficientzerotensor((6,)) * x],
+    "saved tensors on the cpu": lambda x: _under(torch.autograd.graph.save_on_cpu(), lambda: x * x + x.tanh()),
+    "another mode": lambda x: _under(Doubling(), lambda: x.relu() + x * 2),
+}
+
+
+def _under(context: Any, run: Callable[[], Any]) -> Any:
+    with context:
+        return run()
+
+
+class Doubling(TorchDispatchMode):
+    """A mode of the user's that does work of its own."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        return out * 2 if str(func) == "aten.relu.default" else out
+
+
+def recorded(program: Callable[[Tensor], Any], x: Tensor, *, with_leaves: bool, keep: bool = False) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    session = TorchSession(program, arrange(program, (x,), {}), Everything() if keep else None)
+    if not with_leaves:
+        session.function_level.leaves = {}
+    return session.run(), session
+
+
+MODES = {
+    "plain": torch.enable_grad,
+    "requires_grad": torch.enable_grad,
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.filterwarnings("ignore:.*padding='same'.*:UserWarning", "ignore:Sparse:UserWarning")
+def test_a_leaf_is_what_the_aten_level_sees(name: str, mode: str) -> None:
+    torch.manual_seed(1)
+    x = torch.rand(4, 6).add(0.5)
+    if mode == "requires_grad" and name not in {"sparse", "views are written to"}:
+        x.requires_grad_()
+    with MODES[mode]():
+        output, looked = recorded(PROGRAMS[name], x, with_leaves=False)
+        same, known = recorded(PROGRAMS[name], x, with_leaves=True)
+    for one, other in zip(flat(output), flat(same), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    record, again = looked.record(), known.record()
+    assert [op.function for op in again.aten] == [op.function for op in record.aten]
+    for op, twin in zip(record.aten, again.aten, strict=True):
+        assert (twin.args, twin.kwargs, twin.parents, twin.outputs, twin.writes, twin.owner) == (
+            (op.args, op.kwargs, op.parents, op.outputs, op.writes, op.owner)
+        ), op.function
+        assert list(map(type, flat(twin.args))) == list(map(type, flat(op.args))), op.function
+    assert values_of(known) == values_of(looked)
+    assert [(op.function, op.parents, op.outputs, op.seq is None) for op in again.ops] == [
+        (op.function, op.parents, op.outputs, op.seq is None) for op in record.ops
+    ]
+
+
+def values_of(session: TorchSession) -> list[Any]:
+    """The record's values, autograd nodes counted from the run's first."""
+    first = session.tape.first_seq
+    values = []
+    for value in session.record().values:
+        node = None if value.node_seq is None else value.node_seq - first
+        # Addresses of meta tensors that come and go within a call are given away again at once.
+        values.append(replace(value, node_seq=node, storage=None if value.device == "meta" else value.storage))
+    return values
+
+
+def flat(structure: Any) -> list[Any]:
+    if isinstance(structure, (tuple, list)):
+        return [leaf for item in structure for leaf in flat(item)]
+    return [structure]
+
+
+@pytest.mark.parametrize("func", [leaf.func for leaf in leaves.LEAVES.values()], ids=lambda func: func.__qualname__)
+def test_every_leaf_occurs_as_one(func: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Any] = []
+    run = FunctionLevel._run_leaf
+
+    def noted(level: FunctionLevel, leaf: Any, *rest: Any) -> Any:
+        found = run(level, leaf, *rest)
+        if isinstance(found, Tensor):
+            taken.append(leaf.func)
+        return found
+
+    monkeypatch.setattr(FunctionLevel, "_run_leaf", noted)
+    for program in (*PROGRAMS.values(), _methods):
+        with torch.no_grad():
+            recorded(program, torch.rand(4, 6), with_leaves=True)
+    assert func in taken
+
+
+def _methods(x: Tensor) -> Any:
+    square = x[:, :4]
+    return [
+        [torch.add(x, x), torch.sub(x, x), torch.mul(x, 2), torch.div(x, 2), torch.unsqueeze(x, 0), torch.t(x)],
+        [torch.sqrt(x), torch.tanh(x), torch.sigmoid(x), x.exp(), x.cos(), x.sin(), x.sub(x), x.mul(2), x.div(2)],
+        [square.mm(square), square[0].addmm(square, square), x[None].bmm(x.t()[None])],
+    ]
+
+
+def test_contents_are_copied_before_a_leaf_writes() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        torch.relu_(y)
+        return y.add_(1)
+
+    x = torch.tensor([-1.0, 2.0])
+    _, session = recorded(program, x, with_leaves=True, keep=True)
+    record = session.record()
+    kept = [session.payloads[record.saved[op.outputs[0].value]].tolist() for op in record.ops]
+    assert kept == [[-1, 2], [-2, 4], [0, 4], [1, 5], [1, 5]]
+
+
+@pytest.mark.parametrize("x", [torch._neg_view(torch.ones(3)), torch.ones(3, dtype=torch.complex64).conj()], ids=str)
+def test_inputs_that_are_resolved_first(x: Tensor) -> None:
+    _, looked = recorded(lambda x: x * 2, x, with_leaves=False)
+    _, known = recorded(lambda x: x * 2, x, with_leaves=True)
+    assert [op.function for op in known.record().aten] == [op.function for op in looked.record().aten]
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators:UserWarning")
+def test_no_leaves_where_kernels_were_replaced() -> None:
+    assert leaves.leaves_now() is leaves.LEAVES
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("cosh", lambda x: x, "CPU")
+    try:
+        assert leaves.leaves_now() is leaves.LEAVES
+        library.impl("relu", lambda x: x * 2, "AutogradCPU")
+        assert leaves.leaves_now() == {}
+    finally:
+        library._destroy()
+    assert leaves.leaves_now() is leaves.LEAVES
