@@ -286,3 +286,14 @@ def test_a_capture_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
 def test_a_function_can_be_recorded() -> None:
     history = tl.log_forward_pass(lambda x: torch.relu(x) + 1, torch.ones(2))
     assert [op.name for op in history] == ["input", "relu", "add", "output"]
+
+
+def test_a_module_compiled_in_place_is_recorded_as_a_call() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    model[0].compile(backend="eager")
+    compiled = model[0].__dict__["_compiled_call_impl"]
+    history = tl.log_forward_pass(model, torch.randn(2, 3))
+    assert [call.module for call in history.record.calls] == [0, 1, 2]
+    assert [note.code for note in history.record.diagnostics] == ["compiled-ran-eagerly"]
+    assert model[0]._compiled_call_impl is compiled
+    assert nn.Module.__dict__["_compiled_call_impl"] is None

@@ -381,14 +381,15 @@ swap_compiling: Callable[[Any], Any] = torch._C._dynamo.eval_frame.set_eval_fram
 def without_compiled_calls(model: torch.nn.Module) -> Iterator[None]:
     """Within the block, modules that ``module.compile()`` has compiled run as if it had not been called."""
     compiled = [one for one in model.modules() if is_compiled(one)]
-    calls = [one._compiled_call_impl for one in compiled]
+    # By __dict__: a capture on another thread has a property of that name on nn.Module.
+    calls = [one.__dict__["_compiled_call_impl"] for one in compiled]
     for one in compiled:
-        one._compiled_call_impl = None
+        one.__dict__["_compiled_call_impl"] = None
     try:
         yield
     finally:
         for one, call in zip(compiled, calls, strict=True):
-            one._compiled_call_impl = call
+            one.__dict__["_compiled_call_impl"] = call
 
 
 def is_compiled(module: torch.nn.Module) -> bool:
