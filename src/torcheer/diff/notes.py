@@ -35,7 +35,8 @@ def notes_about(a: Recording, b: Recording) -> list[str]:
             f"A ran on {one.run.framework} {one.run.framework_version}, "
             f"B on {other.run.framework} {other.run.framework_version}"
         )
-    devices = [sorted({value.device for value in record.values}) for record in (one, other)]
+    # Paddle's tensors without memory are on no device.
+    devices = [sorted({value.device for value in record.values} - {"none"}) for record in (one, other)]
     if devices[0] != devices[1]:
         notes.append(f"A ran on {', '.join(devices[0])}, B on {', '.join(devices[1])}")
     return notes

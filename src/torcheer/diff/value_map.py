@@ -76,6 +76,8 @@ class _Index:
 
     def joined(self, target: str, array: Array) -> ParamPair | None:
         """Rows of A's tensors one after the other, in B's layout or in the transposed one."""
+        if not array.ndim:
+            return None
         for transform, turned in _turned(array) if array.ndim < 3 else [("same", array)]:
             pieces = self._pieces(turned)
             if pieces is not None:
