@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def test_different_models_give_one_and_the_place(capsys: pytest.CaptureFixture[s
 
 def test_weights_are_copied_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert compare("Old", "Reseeded", *X) == 1
-    assert compare("Old", "Reseeded", *X, "--copy-weights") == 0
+    assert compare("Old", "Reseeded", *X, "--set-weights", "copy") == 0
 
 
 def test_weights_of_each_come_from_files() -> None:
@@ -106,6 +107,33 @@ def test_report_is_json_and_html(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_cannot_be_compared_gives_two(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare("Old", "Same", *words) == 2
     assert told in capsys.readouterr().err
+
+
+def test_recordings_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("Old", "Same", "Other"):
+        assert main(["trace", f"a_pair.py:{name}", *X, "-o", f"{name}.tch"]) == 0
+    assert main(["compare", "Old.tch", "Same.tch"]) == 0
+    capsys.readouterr()
+    assert main(["compare", "Old.tch", "Other.tch", "--json"]) == 1
+    assert "gelu_1_2" in json.loads(capsys.readouterr().out)["result"]["first_divergence"]["headline"]
+
+
+def test_recordings_are_compared_without_torch() -> None:
+    for name in ("Old", "Other"):
+        assert main(["trace", f"a_pair.py:{name}", *X, "-o", f"{name}.tch"]) == 0
+    code = (
+        "import sys\nfrom torcheer.cli.main import main\ncode = main(['compare', 'Old.tch', 'Other.tch'])\n"
+        "assert not {'torch', 'paddle'} & set(sys.modules)\nsys.exit(code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_gradients_and_steps_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare("Old", "Same", *X, "--backward", "--steps", "1", "--json") == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert {one["what"] for one in result["gradients"]} == {"gradient"}
+    assert {one["what"] for one in result["weights"]} == {"weight"}
 
 
 def test_recording_against_a_model_gives_two_and_says_how(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import torcheer as tl
 from tests.unit.make_record import make_record
 from torcheer.errors import NotSavedError, RecordFileError
 from torcheer.record.file import TensorWriter, read, write
@@ -314,3 +315,14 @@ def test_a_recording_can_be_written_from_one_that_is_read(tmp_path: Path) -> Non
         again = read(tmp_path / place)[1]
         assert all(same(again[key], tensor) for key, tensor in tensors.items())
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["copy.tch", "run.tch"]
+
+
+def test_contents_come_as_arrays_where_asked(tmp_path: Path) -> None:
+    path = tmp_path / "run.tch"
+    x = torch.tensor([[1.5, -2.0]])
+    for given in (x, x.to(torch.bfloat16), x.to(torch.complex64)):
+        tl.log_forward_pass(torch.nn.Flatten(), given).save(path, overwrite=True)
+        contents = tl.load(path, arrays=True)[0].tensor_contents
+        is_numpys = given.dtype is not torch.bfloat16  # which numpy lacks
+        assert isinstance(contents, np.ndarray) is is_numpys
+        assert torch.equal(torch.as_tensor(contents), given)

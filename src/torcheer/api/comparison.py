@@ -108,7 +108,7 @@ def _recording(one: Any, side: str) -> Recording:
             f"{side} is a {type(one).__name__}, and the other side is a recording. Compare two models with an input, "
             "or two recordings: tl.log_forward_pass(model, x) makes one."
         )
-    history = one if isinstance(one, ModelHistory) else load(one)
+    history = one if isinstance(one, ModelHistory) else load(one, arrays=True)
     if history.record.run.error is not None:
         raise ComparisonError(
             f"{side}'s run raised {history.record.run.error} and has no outputs to compare. Record it again."

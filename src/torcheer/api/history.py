@@ -118,12 +118,13 @@ def _are_keys(layers: LayersToSave) -> bool:
     return layers is not None and not callable(layers) and not (isinstance(layers, str) and layers in {"all", "none"})
 
 
-def load(path: str | os.PathLike[str]) -> ModelHistory:
+def load(path: str | os.PathLike[str], *, arrays: bool = False) -> ModelHistory:
     """Open a recording that ``history.save`` or ``save_to`` wrote. Needs torch only for contents of tensors.
 
     path: the folder of the recording: ``"run.tch"``.
+    arrays: contents are numpy arrays, but for dtypes that numpy lacks, and torch is not imported.
     """
-    record, payloads = file.read(path)
+    record, payloads = file.read(path, arrays=arrays)
     return ModelHistory(record, payloads)
 
 

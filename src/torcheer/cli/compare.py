@@ -1,5 +1,5 @@
 """examples:
-  torcheer compare old.py:Net new.py:Net -i 2x3x32x32 --copy-weights
+  torcheer compare old.py:Net new.py:Net -i 2x3x32x32 --set-weights copy
   torcheer compare net.py:Torch net.py:Paddle -i x.npy --atol 1e-4 -o report.html
   torcheer compare before.tch after.tch                  two recordings: nothing is run, and no torch is needed
 
@@ -29,7 +29,14 @@ CODES = {"equal": DONE, "diverged": DIFFERENT}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="the reference: a model (file.py:Net) or a recording (run.tch)")
     parser.add_argument("b", metavar="B", help="what should be the same")
-    parser.add_argument("--copy-weights", action="store_true", help="set A's weights into B first")
+    parser.add_argument(
+        "--set-weights",
+        choices=("own", "copy", "equal"),
+        default="own",
+        help="own: as they are made (default); copy: A's, carried over to B; equal: the same for equal layers",
+    )
+    parser.add_argument("--backward", action="store_true", help="compare gradients, too")
+    parser.add_argument("--steps", type=int, default=0, metavar="N", help="training steps to compare (0)")
     parser.add_argument("--weights-b", type=Path, metavar="FILE", help="a state dict for B; --weights is A's")
     parser.add_argument("--atol", type=float, metavar="NUMBER", help="absolute tolerance (measured from rounding)")
     parser.add_argument("--rtol", type=float, metavar="NUMBER", help="relative tolerance (measured from rounding)")
@@ -46,7 +53,7 @@ def run(given: argparse.Namespace) -> Answer:
             "One of the two is a recording and the other is not. Record the other too, on the same input: "
             f"torcheer trace {given.b if recorded[0] else given.a} -i … -o other.tch."
         )
-    with progress(3 if all(recorded) else 4) as step:
+    with progress(1 if all(recorded) else 4) as step:
         report = _of_recordings(given, step) if all(recorded) else _of_models(given, step)
         text, result = str(report), json.loads(report.to_json())
         files = _written(report, given.output)
@@ -56,10 +63,8 @@ def run(given: argparse.Namespace) -> Answer:
 def _of_recordings(given: Any, step: Step) -> Comparison:
     import torcheer as tl  # the package imports nothing until it is used
 
-    step("reading")
-    histories = tl.load(given.a), tl.load(given.b)
     step("comparing")
-    return tl.compare(*histories, atol=given.atol, rtol=given.rtol)
+    return tl.compare(given.a, given.b, atol=given.atol, rtol=given.rtol)
 
 
 def _of_models(given: Any, step: Step) -> Comparison:
@@ -78,10 +83,17 @@ def _of_models(given: Any, step: Step) -> Comparison:
     if args and kwargs:
         raise ComparisonError("Give all inputs by name (x=1x3x8x8), or none.")
     x = kwargs or (args[0] if len(args) == 1 else args)
-    if given.copy_weights:
-        tl.copy_weights(model_a, model_b, inp=x)
     step("comparing")
-    return tl.compare(model_a, model_b, x, atol=given.atol, rtol=given.rtol)
+    return tl.compare(
+        model_a,
+        model_b,
+        x,
+        atol=given.atol,
+        rtol=given.rtol,
+        weights=given.set_weights,
+        backward=given.backward or None,
+        steps=given.steps,
+    )
 
 
 def _written(report: Comparison, path: Path | None) -> list[str]:

@@ -54,15 +54,15 @@ def write(record: Record, payloads: Payloads, path: str | os.PathLike[str], *, o
         return writer.finish(record).path
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Record, FilePayloads]:
-    """Open a recording: its record, and its tensors, which are read when asked for."""
+def read(path: str | os.PathLike[str], *, arrays: bool = False) -> tuple[Record, FilePayloads]:
+    """Open a recording: its record, and its tensors, which are read when asked for; with ``arrays`` as numpy's."""
     folder = Path(os.path.abspath(path))  # tensors are read later, maybe from another working directory
     if not os.path.lexists(folder) and (found := unfinished(folder)):
         raise RecordFileError(f"{folder}: does not exist. {_why_unfinished(found[-1])}")
     contents = load(folder)
     for shard in contents.tensors.shards:
         check_shard(folder, shard)
-    return contents.record, FilePayloads(folder, contents.tensors)
+    return contents.record, FilePayloads(folder, contents.tensors, arrays=arrays)
 
 
 def _why_unfinished(found: Path) -> str:

@@ -100,14 +100,17 @@ class FilePayloads:
 
     They come as torch tensors where torch is installed, else as numpy arrays. Those of torch share the mapped
     memory: changing one in place is seen by the next reader in this process, and never reaches the file.
+
+    arrays: as numpy arrays in any case, but for dtypes that numpy lacks; torch is then not even imported.
     """
 
-    def __init__(self, path: Path, index: TensorIndex) -> None:
+    def __init__(self, path: Path, index: TensorIndex, *, arrays: bool = False) -> None:
         self.path = path
+        self._arrays = arrays
         self._shards = index.shards
         self._stored = {stored.name: stored for stored in index.stored}
         self._unsaved = {entry.name: entry.reason for entry in index.unsaved}
-        self._open: dict[int, Any] = {}
+        self._open: dict[tuple[int, str], Any] = {}
         self._intact: set[str] = set()  # whose checksum has been found right
         self._lock = Lock()
 
@@ -137,11 +140,12 @@ class FilePayloads:
         from safetensors import SafetensorError
 
         try:
-            source = self._source(stored.shard)
+            framework = self._framework_for(stored)
+            source = self._source(stored.shard, framework)
             if name not in self._intact:
-                _check_bytes(source, stored)
+                _check_bytes(source, stored, framework)
                 self._intact.add(name)
-            return _to_torch(source, stored) if _framework() == "pt" else _to_numpy(source, stored, path)
+            return _to_torch(source, stored) if framework == "pt" else _to_numpy(source, stored, path)
         except (SafetensorError, RuntimeError, ValueError, TypeError, OSError) as error:
             raise RecordFileError(f"{path}: {name!r} cannot be read ({error}). {RESTORE}") from error
         except ImportError as error:
@@ -149,15 +153,22 @@ class FilePayloads:
                 f"{path}: torch is installed and cannot be imported ({error}). Repair its installation."
             ) from error
 
-    def _source(self, number: int) -> Any:
+    def _framework_for(self, stored: Stored) -> str:
+        if not self._arrays or find_spec("numpy") is None:
+            return _framework()
+        code = self._source(stored.shard, "np").get_slice(stored.name).get_dtype()
+        is_numpys = code in NUMPY_CODES and (stored.dtype is None or stored.dtype in AS_PAIRS)
+        return "np" if is_numpys else _framework()
+
+    def _source(self, number: int, framework: str) -> Any:
         with self._lock:
-            if number not in self._open:
+            if (number, framework) not in self._open:
                 # Only whoever reads tensors pays for the import.
                 from safetensors import safe_open
 
                 path = check_shard(self.path, self._shards[number])
-                self._open[number] = safe_open(str(path), framework=_framework())
-            return self._open[number]
+                self._open[number, framework] = safe_open(str(path), framework=framework)
+            return self._open[number, framework]
 
     def close(self) -> None:
         """Close the files. Tensors already read stay valid; the next read opens a file again."""
@@ -179,11 +190,11 @@ def _framework() -> str:
     raise RecordFileError("Reading tensors of a recording needs torch or numpy. Install one: pip install numpy")
 
 
-def _check_bytes(source: Any, stored: Stored) -> None:
+def _check_bytes(source: Any, stored: Stored, framework: str) -> None:
     """Raise ``ValueError`` where the bytes of a tensor are not those that were written."""
     if stored.crc32 is None:
         return
-    if _framework() == "np" and source.get_slice(stored.name).get_dtype() not in NUMPY_CODES:
+    if framework == "np" and source.get_slice(stored.name).get_dtype() not in NUMPY_CODES:
         return  # it will be refused
     if zlib.crc32(raw_bytes(source.get_tensor(stored.name))) != stored.crc32:
         raise ValueError("its checksum is wrong")

@@ -71,7 +71,7 @@ class HistorySubject(Subject):
     @property
     def history(self) -> ModelHistory:
         if self._history is None:
-            self._history = load(self.path)
+            self._history = load(self.path, arrays=True)
         return self._history
 
     @property
