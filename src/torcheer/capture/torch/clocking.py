@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 import torch
@@ -29,7 +28,7 @@ class NodeTime(NamedTuple):
     key: int  # sequence number of the node, or id() of the leaf
     start_ns: int
     end_ns: int
-    inside_ns: int  # nodes that ran inside it (reentrant checkpointing)
+    inside: tuple[int, ...]  # nodes that ran directly inside it (reentrant checkpointing): indices into the nodes
     first: int  # the tape's events that happened during it are events[first:end]
     end: int
 
@@ -47,7 +46,8 @@ class TimedBackward(BackwardRecorder):
         super().__init__(*args, **kwargs)
         self.nodes: list[NodeTime] = []
         self.first_seq = 0  # next sequence number when the last pass began
-        self._open: list[list[int]] = []  # of nodes being evaluated: when they began, time inside, events so far
+        # Of nodes being evaluated: when they began, events so far, nodes inside.
+        self._open: list[tuple[int, int, list[int]]] = []
 
     def _hook(self, roots: Any) -> list[Any]:
         handles = super()._hook(roots) if self.records else []
@@ -60,16 +60,21 @@ class TimedBackward(BackwardRecorder):
         return handles
 
     def _begin(self, _gradients: Any) -> None:
-        self._open.append([perf_counter_ns(), 0, len(self.tape.events)])
+        self._open.append((self.tape.now(), len(self.tape.events), []))
 
     def _end(self, kind: int, key: int, _inputs: Any, _outputs: Any) -> None:
-        end = perf_counter_ns()
+        end = self.tape.now()
         if not self._open:
             return  # it began before it was hooked
-        start, inside, first = self._open.pop()
-        self.nodes.append(NodeTime(kind, key, start, end, inside, first, len(self.tape.events)))
+        start, first, inside = self._open.pop()
         if self._open:
-            self._open[-1][1] += end - start
+            self._open[-1][2].append(len(self.nodes))
+        self.nodes.append(NodeTime(kind, key, start, end, tuple(inside), first, len(self.tape.events)))
+
+    def time_of(self, node: NodeTime) -> int:
+        """Nanoseconds of a node without the nodes inside it."""
+        inside = (self.nodes[index] for index in node.inside)
+        return node.end_ns - node.start_ns - sum(one.end_ns - one.start_ns for one in inside)
 
     def _add(self, gradient: Tensor, seq: int | None, output: int, leaf: Any, *, keep: bool) -> None:
         super()._add(gradient, seq, output, leaf, keep=keep)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -65,7 +64,7 @@ class FunctionLevel(TorchFunctionMode):
         tape.op = index
         leaf = self.leaves.get(id(func))
         seq = sequence_nr()
-        start = perf_counter_ns()
+        start = tape.now()
         try:
             out = _LOOK if leaf is None or kwargs else self._run_leaf(leaf, given, index, args)
             if out is _LOOK:
@@ -73,11 +72,11 @@ class FunctionLevel(TorchFunctionMode):
         except BaseException as error:
             tape.op = outer
             events[index] = (
-                OP, func, given, named, None, (), outer, tape.call, site, start, perf_counter_ns(),
+                OP, func, given, named, None, (), outer, tape.call, site, start, tape.now(),
                 seq, sequence_nr(), len(events), type(error).__name__,
             )  # fmt: skip
             raise
-        end = perf_counter_ns()
+        end = tape.now()
         tape.op = outer
         nodes: tuple[Any, ...] = ()
         if type(out) is Tensor:

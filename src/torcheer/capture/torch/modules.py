@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
@@ -154,16 +153,16 @@ def call_on_tape(
     tape.call = index
     training = getattr(module, "training", False)
     result = error = None
-    start = perf_counter_ns()
+    start = tape.now()
     try:
         out = call(module, *args, **kwargs)
-        end = perf_counter_ns()
+        end = tape.now()
         result = tape.convert(out)
         if tape.keep_outputs is not None:
             tape.keep_outputs(index, module, out)
         return out
     except BaseException as raised:
-        end = perf_counter_ns()
+        end = tape.now()
         error = f"{type(raised).__name__}: {raised}"
         raise
     finally:
@@ -186,7 +185,7 @@ def _recorded_apply(function: type[Function], *args: Any, **kwargs: Any) -> Any:
     site = tape.site(sys._getframe(1))
     outer, tape.op = tape.op, index
     seq = sequence_nr()
-    start = perf_counter_ns()
+    start = tape.now()
     out, nodes, result, error = None, (), None, None
     try:
         out = _plain_apply(function, *args, **kwargs)
@@ -195,7 +194,7 @@ def _recorded_apply(function: type[Function], *args: Any, **kwargs: Any) -> Any:
         error = type(raised).__name__
         raise
     finally:
-        end = perf_counter_ns()
+        end = tape.now()
         tape.op = outer
         if error is None:
             result = tape.convert(out)

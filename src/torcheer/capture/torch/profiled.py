@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from torcheer.capture.torch.calibrate import calibrate, lean_backward, no_aten_level
-from torcheer.capture.torch.clocking import TimedBackward
+from torcheer.capture.torch.clocking import Bias, TimedBackward
+from torcheer.capture.torch.device_clock import DeviceClock, device_clock
 from torcheer.capture.torch.fake import FakeMeasurements, Fakes, note_differences, running_fake
 from torcheer.capture.torch.finish_measure import add_measurements
 from torcheer.capture.torch.held import Held, held_by
@@ -55,6 +56,9 @@ class ProfiledRun:
         facts.execution = execution
         facts.measured = tuple(kind for kind in measure if not is_fake or kind in ("memory", "flops"))
         self._held: list[Held] = []
+        self.clock = clock_of(model, inputs) if "time" in measure and not is_fake else None
+        if self.clock is not None:
+            self.session.tape.now = self.clock.now
 
     def _recorder(self, *args: Any) -> TimedBackward:
         recorder = TimedBackward(*args)
@@ -78,8 +82,8 @@ class ProfiledRun:
         record = add_measurements(self.session, self.done, self._held)
         facts = record.run
         if facts.execution == "real" and "time" in self.measure and facts.error is None:
-            record.timings = times_of_the_run(self.session, self.done.costs)
-            facts.clock, facts.num_repeats = "wall", 0
+            record.timings = times_of_the_run(self.session, self.done.costs, self.clock)
+            facts.clock, facts.num_repeats = _name_of(self.clock), 0
         return record
 
 
@@ -150,10 +154,12 @@ def is_on_meta(model: Any) -> bool:
 
 def _time(model: Any, inputs: Inputs, wish: Wish, measured: TorchSession, record: Record) -> None:
     """Run the model without the ATen level, some times, and put the times into the record."""
-    bias, matcher = calibrate(), Matcher(measured)
+    clock = clock_of(model, inputs)
+    # What recording costs is the host's time; it is not in the device's, but where the device waits for the host.
+    bias, matcher = calibrate() if clock is None else Bias(), Matcher(measured)
     runs: list[Counter[Key]] = []
     for turn in range(wish.num_warm_up + wish.num_repeats):
-        session = _timed_run(model, inputs, wish)
+        session = _timed_run(model, inputs, wish, clock)
         if turn < wish.num_warm_up:
             continue
         try:
@@ -169,12 +175,24 @@ def _time(model: Any, inputs: Inputs, wish: Wish, measured: TorchSession, record
             return
     record.timings = timings_of(runs)
     facts = record.run
-    facts.clock, facts.num_repeats, facts.num_warm_up = "wall", wish.num_repeats, wish.num_warm_up
+    facts.clock, facts.num_repeats, facts.num_warm_up = _name_of(clock), wish.num_repeats, wish.num_warm_up
 
 
-def _timed_run(model: Any, inputs: Inputs, wish: Wish) -> TorchSession:
+def clock_of(model: Any, inputs: Inputs) -> DeviceClock | None:
+    """The clock of the device that the model or its inputs are on; None for the host's."""
+    params = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    return device_clock((*params, *(tensor for _, tensor in inputs.tensors())))
+
+
+def _name_of(clock: DeviceClock | None) -> str:
+    return "wall" if clock is None else "device"
+
+
+def _timed_run(model: Any, inputs: Inputs, wish: Wish, clock: DeviceClock | None) -> TorchSession:
     _clear_gradients(model)
     session = TorchSession(model, inputs, None, aten_level=no_aten_level, backward=lean_backward)
+    if clock is not None:
+        session.tape.now = clock.now
     with torch.set_grad_enabled(torch.is_grad_enabled() or wish.backward):
         output = session.run()
         if wish.backward:
@@ -182,6 +200,8 @@ def _timed_run(model: Any, inputs: Inputs, wish: Wish) -> TorchSession:
             with session.watching_backward():
                 loss.backward()
     session.output = None
+    if clock is not None:
+        clock.settle(session.tape, Marks.of(session).recorder.nodes)
     return session
 
 

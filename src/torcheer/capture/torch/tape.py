@@ -155,6 +155,7 @@ class Tape:
         self.op = -1
         self.call = -1
         self.start_ns = perf_counter_ns()
+        self.now: Callable[[], int] = perf_counter_ns  # what the times of ops and module calls are read from
         self.stop_codes: set[int] = {id(code) for code in FRAMEWORK_CODES}
         self.storages: dict[int, Ref] = {}  # address → number, for the storage last seen there
         self.is_forward = True

@@ -13,6 +13,7 @@ from typing import Any
 
 from torcheer.capture.torch.calibrate import calibrate
 from torcheer.capture.torch.clocking import LEAF, Bias, NodeTime, Stretch, TimedBackward, stretch_of
+from torcheer.capture.torch.device_clock import DeviceClock
 from torcheer.capture.torch.session import TorchSession
 from torcheer.capture.torch.tape import CALL, OP, Tape
 from torcheer.record.model import Op, Record, Timing
@@ -127,7 +128,7 @@ class Matcher:
 
     def _node(self, found: Counter[Key], run: Marks, bias: Bias, node: NodeTime, places: dict[int, int]) -> None:
         op, is_model = (self.leaf_calls.get(node.key), False) if node.kind == LEAF else self._owner(run, node.key)
-        spent = node.end_ns - node.start_ns - node.inside_ns - bias.node
+        spent = run.recorder.time_of(node) - bias.node
         stretch = stretch_of(run.tape, bias, node.first, node.end)
         spent -= self._again(found, run, stretch, node, op, places)
         if not stretch.calls and not stretch.ops:
@@ -170,7 +171,7 @@ class Matcher:
         nodes = run.recorder.nodes
         if not nodes:
             return
-        inside = sum(node.end_ns - node.start_ns - node.inside_ns for node in nodes)
+        inside = sum(map(run.recorder.time_of, nodes))
         whole = max(node.end_ns for node in nodes) - min(node.start_ns for node in nodes)
         found["run", 0, "engine"] += max(0, round(whole - inside - bias.node * len(nodes)))
 
@@ -202,9 +203,13 @@ def _between_quartiles(samples: list[int]) -> int:
     return samples[(3 * (len(samples) - 1) + 2) // 4] - samples[(len(samples) - 1) // 4]
 
 
-def times_of_the_run(session: TorchSession, costs: dict[int, int]) -> list[Timing]:
+def times_of_the_run(session: TorchSession, costs: dict[int, int], clock: DeviceClock | None) -> list[Timing]:
     """Times of the measured run itself, what measuring cost subtracted."""
-    bias = calibrate()
+    own = Bias()
+    if clock is None:
+        bias = calibrate()
+        own = Bias(bias.op, bias.op_inside, bias.call, bias.node, bias.aten, costs)
+    else:
+        clock.settle(session.tape, Marks.of(session).recorder.nodes)
     matcher = Matcher(session)
-    own = Bias(bias.op, bias.op_inside, bias.call, bias.node, bias.aten, costs)
     return timings_of([matcher.times(matcher.marks, own)])
