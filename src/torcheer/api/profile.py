@@ -15,6 +15,7 @@ from torcheer.profiling.export import check_writable, write_json
 
 MEASURES = ("time", "memory", "flops", "nan")
 EXECUTIONS = ("real", "fake")
+CLOCKS = ("wall", "thread")
 NAN_CHOICES = ("report", "warn", "stop")
 
 
@@ -26,6 +27,7 @@ def profile(
     measure: str | tuple[str, ...] = MEASURES,
     repeats: int = 5,
     warm_up: int = 1,
+    clock: str = "wall",
     execution: str = "real",
     **kwargs: Any,
 ) -> Report:
@@ -37,6 +39,8 @@ def profile(
     backward: also run and profile a backward pass, from ``loss(output)``, or else from the model's own loss or the mean
         of what it returned.
     measure: any of "time", "memory", "flops", "nan".
+    clock: "wall"; or "thread", processor time of the calling thread: for a busy machine, with one thread of PyTorch's.
+        What runs on an accelerator is timed by its own events, whatever is chosen here.
     execution: "fake" computes nothing: shapes, FLOPs and predicted memory of a model that may be on the meta device.
 
     If the model raises, the exception comes through, with the report so far as its attribute ``report``.
@@ -49,10 +53,12 @@ def profile(
     chosen = _measures(measure)
     if execution not in EXECUTIONS:
         raise CaptureError(f"execution is {execution!r}. It takes one of {', '.join(map(repr, EXECUTIONS))}.")
+    if clock not in CLOCKS:
+        raise CaptureError(f"clock is {clock!r}. It takes one of {', '.join(map(repr, CLOCKS))}.")
     if repeats < 0 or warm_up < 0:
         raise CaptureError("repeats and warm_up count runs: give 0 or more.")
     call = inputs.arrange(model, args, kwargs)
-    wish = Wish(chosen, backward, loss, repeats, warm_up)
+    wish = Wish(chosen, backward, loss, repeats, warm_up, clock)
     try:
         run = profile_fake if execution == "fake" else profile_run
         return build(run(model, call, wish))

@@ -310,7 +310,9 @@ class Run:
     error: str | None = None  # the exception that ended the run
     execution: str = "real"  # "real" | "fake": shapes only, nothing was computed
     measured: tuple[str, ...] = ()  # what was switched on: "time", "memory", "flops", "nan"
-    clock: str | None = None  # of Record.timings: "wall", the host's; "device", that of the accelerator's own events
+    clock: str | None = (
+        None  # of Record.timings: "wall" or "thread", the host's; "device", that of the accelerator's own events
+    )
     num_repeats: int = 0  # of the time pass
     num_warm_up: int = 0  # runs before it that were not measured
 

@@ -1,4 +1,4 @@
-"""The clock of accelerators, with events that pretend: no accelerator is here. What they say is what the report shows."""
+"""The clock of accelerators, with events that pretend: no accelerator is here. The report shows what they say."""
 
 from __future__ import annotations
 

@@ -122,6 +122,7 @@ def test_a_model_that_raises_leaves_a_partial_report() -> None:
         ({"measure": "speed"}, "measure is 'speed'. It takes any of 'time', 'memory', 'flops', 'nan'"),
         ({"measure": ()}, "measure is empty"),
         ({"execution": "dry"}, "execution is 'dry'. It takes one of 'real', 'fake'"),
+        ({"clock": "sun"}, "clock is 'sun'. It takes one of 'wall', 'thread'"),
         ({"repeats": -1}, "give 0 or more"),
     ],
 )
@@ -135,3 +136,20 @@ def test_unknown_columns_and_modules_have_near_misses(report: Any) -> None:
         report.table(columns=("forwrd",))
     with pytest.raises(tl.TorcheerError, match=r"no module 'blocks.0.conv'. Did you mean 'blocks.0.conv2'"):
         report["blocks.0.conv"]
+
+
+class MakesItsLoss(nn.Module):
+    """As transformers does: a module of its own in every call, which is another object each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.MSELoss()(self.linear(x), x)
+
+
+def test_modules_that_a_forward_makes_are_the_same_path() -> None:
+    report = tl.profile(MakesItsLoss(), torch.rand(2, 4), backward=True, repeats=2)
+    assert report.notes == []
+    assert report.record.run.num_repeats == 2

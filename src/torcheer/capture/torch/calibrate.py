@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torcheer.capture.torch.clocking import NODE, Bias, TimedBackward
+from torcheer.capture.torch.clocking import NODE, Bias, TimedBackward, TimedLevel
 from torcheer.capture.torch.inputs import Inputs
-from torcheer.capture.torch.modes import AtenLevel
+from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.session import TorchSession
 from torcheer.capture.torch.tape import OP, OpEvent
 
@@ -33,6 +33,13 @@ class _Views(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(_NUM):
             x = x.expand_as(x)
+        return x
+
+
+class _Reads(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(_NUM):
+            x.dim()
         return x
 
 
@@ -55,19 +62,25 @@ def calibrate() -> Bias:
 
 def _measured() -> Bias:
     x = torch.zeros(4, requires_grad=True)
-    ops, calls = _Ops(), nn.Sequential(*(_Nothing() for _ in range(_NUM)))
-    plain_ops, plain_calls = _fastest(partial(ops, x)), _fastest(partial(calls, x))
-    with_ops, with_aten = _fastest(partial(_record, ops, x, False)), _fastest(partial(_record, ops, x, True))
-    empty = _fastest(partial(_record, _Nothing(), x, False)) - _fastest(partial(_Nothing(), x))
-    with_calls = _fastest(partial(_record, calls, x, False))
-    op = max(0.0, (with_ops - plain_ops - empty) / _NUM)
+    ops, calls, reads = _Ops(), nn.Sequential(*(_Nothing() for _ in range(_NUM))), _Reads()
+    empty = _added(_Nothing(), x)
+    op = max(0.0, (_added(ops, x) - empty) / _NUM)
+    with_aten = _added(ops, x, aten_level=AtenLevel)
     return Bias(
         op=op,
-        op_inside=max(0.0, _inside(ops, x) - plain_ops / _NUM),
-        call=max(0.0, (with_calls - plain_calls - empty) / _NUM),
+        op_rest=max(0.0, (_added(ops, x, level=TimedLevel) - empty) / _NUM - _seen(ops, x)),
+        op_inside=max(0.0, _inside(ops, x) - _fastest(partial(ops, x)) / _NUM),
+        call=max(0.0, (_added(calls, x) - empty) / _NUM),
+        call_rest=max(0.0, (_added(calls, x) - empty) / _NUM - _seen(calls, x)),
+        read=max(0.0, (_added(reads, x, level=TimedLevel) - empty) / _NUM),
         node=_node(_Views(), x),
-        aten=max(0.0, (with_aten - with_ops) / _NUM),
+        aten=max(0.0, (with_aten - empty) / _NUM - op),
     )
+
+
+def _added(model: nn.Module, x: Tensor, **levels: Any) -> float:
+    """What recording adds to a run of a model."""
+    return _fastest(partial(_record, model, x, **levels)) - _fastest(partial(model, x))
 
 
 def _fastest(run: Callable[[], Any]) -> float:
@@ -79,8 +92,10 @@ def _fastest(run: Callable[[], Any]) -> float:
     return float(min(times))
 
 
-def _record(model: nn.Module, x: Tensor, with_aten: bool) -> TorchSession:
-    session = TorchSession(model, Inputs((x,), {}), None, aten_level=AtenLevel if with_aten else no_aten_level)
+def _record(
+    model: nn.Module, x: Tensor, *, level: type[FunctionLevel] = FunctionLevel, aten_level: Any = no_aten_level
+) -> TorchSession:
+    session = TorchSession(model, Inputs((x,), {}), None, level=level, aten_level=aten_level)
     session.run()
     return session
 
@@ -89,8 +104,19 @@ def _inside(model: nn.Module, x: Tensor) -> float:
     """What an op takes between its two readings of the clock."""
     found = []
     for _ in range(_ROUNDS):
-        events = [OpEvent._make(raw) for raw in _record(model, x, False).tape.events if raw[0] == OP]
+        events = [OpEvent._make(raw) for raw in _record(model, x).tape.events if raw[0] == OP]
         found.append(median(event.end_ns - event.start_ns for event in events))
+    return min(found)
+
+
+def _seen(model: nn.Module, x: Tensor) -> float:
+    """What recording an op, or else a module call, costs as it is measured on the spot."""
+    found = []
+    for _ in range(_ROUNDS):
+        session = _record(model, x, level=TimedLevel)
+        level = session.function_level
+        assert isinstance(level, TimedLevel)
+        found.append(median((level.costs or session.tape.call_costs).values()))
     return min(found)
 
 

@@ -15,6 +15,9 @@ import torch
 from torcheer.capture.torch.backward import BackwardRecorder
 from torcheer.capture.torch.finite import FiniteMeter
 from torcheer.capture.torch.held import nodes_below
+from torcheer.capture.torch.modes import FunctionLevel
+from torcheer.capture.torch.private import hide_from_dynamo
+from torcheer.capture.torch.saving import Keeper
 from torcheer.capture.torch.tape import ATEN, CALL, OP, CallEvent, OpEvent, Tape
 
 Tensor = torch.Tensor
@@ -82,16 +85,52 @@ class TimedBackward(BackwardRecorder):
             self.finite.look_at_gradient(self._now.number, seq, output if seq is not None else int(leaf), gradient)
 
 
+class TimedLevel(FunctionLevel):
+    """Writes the tape as the function level does, and measures what writing each op costs.
+
+    That differs from op to op: finding the call's place walks the stack, which is deep in some models.
+    """
+
+    caller = 2
+
+    def __init__(self, tape: Tape, keeper: Keeper | None) -> None:
+        super().__init__(tape, keeper)
+        self.costs: dict[int, int] = {}  # event of an op → ns
+        self.reads: dict[int, int] = {}  # event of an op or module call → calls in it that only read metadata
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        tape = self.tape
+        start = tape.host_now()
+        events = tape.events
+        index = len(events)
+        out = super().__torch_function__(func, types, args, kwargs)
+        if index == len(events):
+            # x.shape and its like are no ops, and cost as much to look at.
+            around = tape.op if tape.op >= 0 else tape.call
+            self.reads[around] = self.reads.get(around, 0) + 1
+        else:
+            row = events[index]
+            if type(row) is tuple and row[0] == OP:
+                self.costs[index] = tape.host_now() - start - (row[10] - row[9])
+        return out
+
+
 @dataclass
 class Bias:
     """What recording costs, in nanoseconds."""
 
     op: float = 0.0  # an op, to whatever is around it
+    op_rest: float = 0.0  # the same of one whose cost was measured on the spot: what that does not see
     op_inside: float = 0.0  # an op, within its own time
     call: float = 0.0  # a module call, to whatever is around it
+    call_rest: float = 0.0  # the same of one whose cost was measured on the spot
+    read: float = 0.0  # a call that only reads metadata
     node: float = 0.0  # an autograd node, within its own time, and again outside of it
     aten: float = 0.0  # an ATen call, to what is around it
-    costs: dict[int, int] = field(default_factory=dict)  # measured on the spot: event of an ATen call → ns
+    costs: dict[int, int] = field(default_factory=dict)  # measured on the spot: event → ns
+    reads: dict[int, int] = field(default_factory=dict)  # event of an op or module call → how many such calls in it
 
 
 @dataclass
@@ -125,16 +164,24 @@ def stretch_of(tape: Tape, bias: Bias, first: int, end: int) -> Stretch:
             charge(bias.aten + bias.costs.get(index, 0))
         elif raw[0] == OP:
             op = OpEvent._make(raw)
-            charge(bias.op)
+            cost = bias.costs.get(index)
+            charge(bias.op if cost is None else bias.op_rest + cost)
             own[index] = op.end_ns - op.start_ns - bias.op_inside
             around.append((op.end, index))
         else:
             call = CallEvent._make(raw)
             whole = call.end_ns - call.start_ns
-            charge(whole + bias.call)
+            cost = bias.costs.get(index)
+            charge(whole + (bias.call if cost is None else bias.call_rest + cost))
             own[index] = whole
             around.append((call.end, index))
+    for index, num in bias.reads.items():
+        if index in own:
+            own[index] -= num * bias.read
     found = Stretch()
     for index, spent in own.items():
         (found.calls if events[index][0] == CALL else found.ops)[index] = max(0, round(spent))
     return found
+
+
+hide_from_dynamo(TimedLevel.__torch_function__)

@@ -10,7 +10,6 @@ import inspect
 import weakref
 from collections.abc import Iterator
 from functools import partial
-from time import perf_counter_ns
 from typing import Any, Protocol
 
 import torch
@@ -54,14 +53,14 @@ class MeasuringLevel(AtenLevel):
         before = len(tape.events)
         out = super().__torch_dispatch__(func, types, args, kwargs)
         if len(tape.events) > before and not tape.is_paused:
-            start = perf_counter_ns()
+            start = tape.host_now()
             kind = tape.aten_kinds[id(func)]
             with no_function_mode():
                 for meter in self.meters:
                     meter.after(tape, kind, args, kwargs or {}, out)
             if not tape.is_forward and tape.op >= 0:
                 self._note_node(len(tape.events) - 1)
-            self.costs[len(tape.events) - 1] = perf_counter_ns() - start
+            self.costs[len(tape.events) - 1] = tape.host_now() - start
         return out
 
     def _note_node(self, event: int) -> None:

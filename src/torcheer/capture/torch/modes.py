@@ -41,6 +41,8 @@ _LOOK = object()
 class FunctionLevel(TorchFunctionMode):
     """Writes an ``OpEvent`` for every call from Python that makes, reads or changes tensors."""
 
+    caller = 1  # frames up from here to the call: 2 where a subclass looks first
+
     def __init__(self, tape: Tape, keeper: Keeper | None) -> None:
         super().__init__()
         self.tape = tape
@@ -59,7 +61,7 @@ class FunctionLevel(TorchFunctionMode):
         # Before the call: an in-place op changes what its arguments are.
         given = tape.template(args)
         named = tape.template_dict(kwargs) if kwargs else None
-        site = tape.site(sys._getframe(1))
+        site = tape.site(sys._getframe(self.caller))
         outer = tape.op
         tape.op = index
         leaf = self.leaves.get(id(func))

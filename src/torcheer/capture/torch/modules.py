@@ -143,6 +143,7 @@ def call_on_tape(
         # The session has written the model's own call; this is nn.Module.__call__ inside it.
         tape.root_entered = True
         return call(module, *args, **kwargs)
+    entered = tape.host_now()
     events = tape.events
     index = len(events)
     events.append(module)
@@ -170,6 +171,7 @@ def call_on_tape(
         events[index] = (
             CALL, module, given, named, result, outer, site, start, end, len(events), training, error,
         )  # fmt: skip
+        tape.call_costs[index] = tape.host_now() - entered - (end - start)
 
 
 def _recorded_apply(function: type[Function], *args: Any, **kwargs: Any) -> Any:

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import thread_time_ns
 from typing import Any
 
 import torch
 
 from torcheer.capture.torch.calibrate import calibrate, lean_backward, no_aten_level
-from torcheer.capture.torch.clocking import Bias, TimedBackward
+from torcheer.capture.torch.clocking import Bias, TimedBackward, TimedLevel
 from torcheer.capture.torch.device_clock import DeviceClock, device_clock
 from torcheer.capture.torch.fake import FakeMeasurements, Fakes, note_differences, running_fake
 from torcheer.capture.torch.finish_measure import add_measurements
 from torcheer.capture.torch.held import Held, held_by
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.measure import Measurements
+from torcheer.capture.torch.modes import FunctionLevel
 from torcheer.capture.torch.session import TorchSession
 from torcheer.capture.torch.state import RunState
 from torcheer.capture.torch.structure import describe_structure, snapshot
 from torcheer.capture.torch.tape import Tape, named_tensors
-from torcheer.capture.torch.timed import Key, Marks, Matcher, PathError, times_of_the_run, timings_of
+from torcheer.capture.torch.timed import Key, Marks, Matcher, PathError, times_of_the_run, timings_of, with_costs
 from torcheer.errors import CaptureError
 from torcheer.record.model import Diagnostic, Record, Run
 
@@ -39,26 +41,31 @@ class Wish:
     loss: LossOf | None = None
     num_repeats: int = 5
     num_warm_up: int = 1
+    clock: str = "wall"
 
 
 class ProfiledRun:
     """One measured run, forward and perhaps backward."""
 
-    def __init__(self, model: Any, inputs: Inputs, measure: tuple[str, ...], execution: str = "real") -> None:
+    def __init__(
+        self, model: Any, inputs: Inputs, measure: tuple[str, ...], execution: str = "real", clock: str = "wall"
+    ) -> None:
         self.measure = measure
         memory = "memory" in measure
         is_fake = execution == "fake"
         self.done = FakeMeasurements(memory=memory) if is_fake else Measurements(memory=memory, nan="nan" in measure)
         needs_aten = set(measure) != {"time"} or is_fake
         level = self.done.level if needs_aten else no_aten_level
-        self.session = TorchSession(model, inputs, None, aten_level=level, backward=self._recorder)
+        self.session = TorchSession(
+            model, inputs, None, level=TimedLevel if "time" in measure else FunctionLevel, aten_level=level,
+            backward=self._recorder,
+        )  # fmt: skip
         facts = self.session.run_facts
         facts.execution = execution
         facts.measured = tuple(kind for kind in measure if not is_fake or kind in ("memory", "flops"))
         self._held: list[Held] = []
         self.clock = clock_of(model, inputs) if "time" in measure and not is_fake else None
-        if self.clock is not None:
-            self.session.tape.now = self.clock.now
+        self.reader = read_times(self.session, self.clock, clock)
 
     def _recorder(self, *args: Any) -> TimedBackward:
         recorder = TimedBackward(*args)
@@ -83,14 +90,14 @@ class ProfiledRun:
         facts = record.run
         if facts.execution == "real" and "time" in self.measure and facts.error is None:
             record.timings = times_of_the_run(self.session, self.done.costs, self.clock)
-            facts.clock, facts.num_repeats = _name_of(self.clock), 0
+            facts.clock, facts.num_repeats = self.reader, 0
         return record
 
 
 def profile_run(model: Any, inputs: Inputs, wish: Wish) -> Record:
     """Run the model for a profile and leave it as it was. What it raises comes through, with ``record`` on it."""
     state = RunState(model, inputs, with_params=False)
-    run = ProfiledRun(model, inputs, wish.measure)
+    run = ProfiledRun(model, inputs, wish.measure, clock=wish.clock)
     try:
         _clear_gradients(model)
         with torch.set_grad_enabled(torch.is_grad_enabled() or wish.backward):
@@ -101,7 +108,7 @@ def profile_run(model: Any, inputs: Inputs, wish: Wish) -> Record:
                     loss.backward()
         record = run.record()
         if "time" in wish.measure and wish.num_repeats:
-            _time(model, inputs, wish, run.session, record)
+            _time(model, inputs, wish, run, record)
         return record
     except BaseException as error:
         error.profile_record = run.record  # type: ignore[attr-defined]
@@ -152,18 +159,19 @@ def is_on_meta(model: Any) -> bool:
     return any(param.is_meta for param in model.parameters())
 
 
-def _time(model: Any, inputs: Inputs, wish: Wish, measured: TorchSession, record: Record) -> None:
+def _time(model: Any, inputs: Inputs, wish: Wish, measured: ProfiledRun, record: Record) -> None:
     """Run the model without the ATen level, some times, and put the times into the record."""
     clock = clock_of(model, inputs)
     # What recording costs is the host's time; it is not in the device's, but where the device waits for the host.
-    bias, matcher = calibrate() if clock is None else Bias(), Matcher(measured)
+    bias, matcher = calibrate() if clock is None else Bias(), Matcher(measured.session)
     runs: list[Counter[Key]] = []
     for turn in range(wish.num_warm_up + wish.num_repeats):
         session = _timed_run(model, inputs, wish, clock)
         if turn < wish.num_warm_up:
             continue
+        own = bias if clock is not None else with_costs(bias, session)
         try:
-            runs.append(matcher.times(Marks.of(session), bias))
+            runs.append(matcher.times(Marks.of(session), own))
         except PathError:
             record.diagnostics.append(
                 Diagnostic(
@@ -175,7 +183,7 @@ def _time(model: Any, inputs: Inputs, wish: Wish, measured: TorchSession, record
             return
     record.timings = timings_of(runs)
     facts = record.run
-    facts.clock, facts.num_repeats, facts.num_warm_up = _name_of(clock), wish.num_repeats, wish.num_warm_up
+    facts.clock, facts.num_repeats, facts.num_warm_up = measured.reader, wish.num_repeats, wish.num_warm_up
 
 
 def clock_of(model: Any, inputs: Inputs) -> DeviceClock | None:
@@ -184,15 +192,21 @@ def clock_of(model: Any, inputs: Inputs) -> DeviceClock | None:
     return device_clock((*params, *(tensor for _, tensor in inputs.tensors())))
 
 
-def _name_of(clock: DeviceClock | None) -> str:
-    return "wall" if clock is None else "device"
+def read_times(session: TorchSession, device: DeviceClock | None, clock: str) -> str:
+    """Choose what a session reads its times from; the name of it."""
+    tape = session.tape
+    if device is not None:
+        tape.now = device.now
+        return "device"
+    if clock == "thread":
+        tape.now = tape.host_now = thread_time_ns
+    return clock
 
 
 def _timed_run(model: Any, inputs: Inputs, wish: Wish, clock: DeviceClock | None) -> TorchSession:
     _clear_gradients(model)
-    session = TorchSession(model, inputs, None, aten_level=no_aten_level, backward=lean_backward)
-    if clock is not None:
-        session.tape.now = clock.now
+    session = TorchSession(model, inputs, None, level=TimedLevel, aten_level=no_aten_level, backward=lean_backward)
+    read_times(session, clock, wish.clock)
     with torch.set_grad_enabled(torch.is_grad_enabled() or wish.backward):
         output = session.run()
         if wish.backward:

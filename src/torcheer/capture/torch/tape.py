@@ -156,6 +156,8 @@ class Tape:
         self.call = -1
         self.start_ns = perf_counter_ns()
         self.now: Callable[[], int] = perf_counter_ns  # what the times of ops and module calls are read from
+        self.host_now: Callable[[], int] = perf_counter_ns  # what the cost of writing them is read from
+        self.call_costs: dict[int, int] = {}  # event of a module call → nanoseconds that writing it took
         self.stop_codes: set[int] = {id(code) for code in FRAMEWORK_CODES}
         self.storages: dict[int, Ref] = {}  # address → number, for the storage last seen there
         self.is_forward = True

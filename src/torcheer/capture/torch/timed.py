@@ -7,12 +7,12 @@ events of the tapes one by one, nodes by the distance of their sequence numbers 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from torcheer.capture.torch.calibrate import calibrate
-from torcheer.capture.torch.clocking import LEAF, Bias, NodeTime, Stretch, TimedBackward, stretch_of
+from torcheer.capture.torch.clocking import LEAF, Bias, NodeTime, Stretch, TimedBackward, TimedLevel, stretch_of
 from torcheer.capture.torch.device_clock import DeviceClock
 from torcheer.capture.torch.session import TorchSession
 from torcheer.capture.torch.tape import CALL, OP, Tape
@@ -49,8 +49,10 @@ class Matcher:
         finisher = session.finisher
         self.op_of, self.call_of = finisher.op_of, finisher.call_of
         self.of_node = session.owners().of_node
-        self.forward = _outline(session.tape, 0, session.tape.forward_end)
-        self.backward = _outline(session.tape, session.tape.forward_end, len(session.tape.events))
+        model = session.model
+        self.modules = frozenset(map(id, model.modules())) if hasattr(model, "modules") else frozenset()
+        self.forward = _outline(session.tape, 0, session.tape.forward_end, self.modules)
+        self.backward = _outline(session.tape, session.tape.forward_end, len(session.tape.events), self.modules)
         self.leaf_calls = self._leaf_calls()
 
     def _leaf_calls(self) -> dict[int, Op]:
@@ -99,7 +101,7 @@ class Matcher:
             return {event: event for _, event in outline}
         places: dict[int, int] = {}
         position = 0
-        for what, event in _outline(run.tape, first, end):
+        for what, event in _outline(run.tape, first, end, self.modules):
             while position < len(outline) and outline[position][0] != what:
                 if outline[position][0][0] == CALL:
                     raise PathError
@@ -176,13 +178,18 @@ class Matcher:
         found["run", 0, "engine"] += max(0, round(whole - inside - bias.node * len(nodes)))
 
 
-def _outline(tape: Tape, first: int, end: int) -> list[tuple[Any, int]]:
-    """Ops and module calls in order, by what they are of."""
+def _outline(tape: Tape, first: int, end: int, modules: frozenset[int]) -> list[tuple[Any, int]]:
+    """Ops and module calls in order, by what they are of. ``modules``: id() of those that outlive a run."""
     return [
-        ((raw[0], id(raw[1])), event)
+        ((raw[0], id(raw[1]) if id(raw[1]) in modules else _name(raw[1])), event)
         for event, raw in enumerate(tape.events[first:end], start=first)
         if type(raw) is tuple and raw[0] in (OP, CALL)
     ]
+
+
+def _name(function: Any) -> str:
+    """Functions, and modules that a forward makes for itself (a loss), are other objects in the next run."""
+    return getattr(function, "__name__", None) or type(function).__name__
 
 
 def timings_of(runs: list[Counter[Key]]) -> list[Timing]:
@@ -203,12 +210,19 @@ def _between_quartiles(samples: list[int]) -> int:
     return samples[(3 * (len(samples) - 1) + 2) // 4] - samples[(len(samples) - 1) // 4]
 
 
+def with_costs(bias: Bias, session: TorchSession, costs: dict[int, int] | None = None) -> Bias:
+    """The bias with what was measured on the spot in this run."""
+    level = session.function_level
+    if not isinstance(level, TimedLevel):
+        return replace(bias, costs=costs or {})
+    return replace(bias, costs={**(costs or {}), **level.costs, **session.tape.call_costs}, reads=level.reads)
+
+
 def times_of_the_run(session: TorchSession, costs: dict[int, int], clock: DeviceClock | None) -> list[Timing]:
     """Times of the measured run itself, what measuring cost subtracted."""
     own = Bias()
     if clock is None:
-        bias = calibrate()
-        own = Bias(bias.op, bias.op_inside, bias.call, bias.node, bias.aten, costs)
+        own = with_costs(calibrate(), session, costs)
     else:
         clock.settle(session.tape, Marks.of(session).recorder.nodes)
     matcher = Matcher(session)
