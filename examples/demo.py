@@ -90,6 +90,27 @@ def check(model: torch.nn.Module, images: torch.Tensor) -> None:
     print(tl.validate(model, images))
 
 
+def watch_training(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> None:
+    heading("10. Watch it train: tl.watch(model, log_freq=1)")
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with TemporaryDirectory() as folder:
+        # backend="standalone", the default, follows it live in the browser as well.
+        with tl.watch(model, log_freq=1, backend="store", dir=folder, verbose=False) as w:
+            for _ in range(30):
+                loss = F.cross_entropy(model(images), labels)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                w.log(loss=loss)
+        with w.open() as run:
+            loss, name = run.scalars("loss").values, next(one.name for one in run.series if one.kind == "param_grad")
+            norm = run.rows(name)["norm"]
+            print(f"{len(run.series)} tensors over {len(norm)} steps; loss {loss[0]:.4f} to {loss[-1]:.4f}")
+            print(f"{name}: gradient norm {norm[0]:.4f} to {norm[-1]:.4f}")
+            for alert in run.alerts()[:3]:
+                print(f"step {alert.step}: {alert.message}")
+
+
 def main() -> None:
     torch.manual_seed(0)
     model = ResidualNet()
@@ -102,6 +123,7 @@ def main() -> None:
     keep_some(model, images)
     show_loop()
     check(model, images)
+    watch_training(model, images, labels)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SOURCES = str(Path(torcheer.__file__).resolve().parents[1])
 
 
-def output_of(name: str, folder: Path) -> str:
+def output_of(name: str, folder: Path, *arguments: str) -> str:
     """What an example prints, run from another folder."""
     result = subprocess.run(
         # Paddle says the second on import; nothing here compiles.
-        [sys.executable, "-W", "error", "-W", "ignore:No ccache found", str(EXAMPLES / f"{name}.py")],
+        [sys.executable, "-W", "error", "-W", "ignore:No ccache found", str(EXAMPLES / f"{name}.py"), *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": SOURCES, "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
@@ -103,6 +103,15 @@ def test_paddle_to_torch(tmp_path: Path) -> None:
     assert "Layer linear_1_7, operation 9/13:" in parts[5]
 
 
+def test_watch(tmp_path: Path) -> None:
+    printed = output_of("watch", tmp_path, "50", "store")
+    first, last = re.findall(r"loss: (\S+) → (\S+)", printed)[0]
+    assert float(last) < float(first)
+    assert "fc1/param_grad/weight: norm" in printed
+    (run,) = (tmp_path / "torcheer_runs").iterdir()
+    assert f"torcheer open {run}" in printed
+
+
 def test_demo_records_and_prints(demo: str) -> None:
     assert section(demo, 1).startswith("Log of ResidualNet forward pass:\n")
 
@@ -140,6 +149,12 @@ def test_demo_shows_a_loop(demo: str) -> None:
 
 def test_demo_validates(demo: str) -> None:
     assert section(demo, 9)
+
+
+def test_demo_watches_a_training(demo: str) -> None:
+    first, last = re.findall(r"tensors over 30 steps; loss (\S+) to (\S+)", section(demo, 10))[0]
+    assert float(last) < float(first)
+    assert "gradient norm" in section(demo, 10)
 
 
 @pytest.mark.parametrize(

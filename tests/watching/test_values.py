@@ -75,6 +75,19 @@ def test_gradient_norms_of_more_dimensions(watch: Any) -> None:
     _same(rows(watching, "1:1/output_grad/0"), out.grad.reshape(4, -1).norm(dim=1))  # type: ignore[union-attr]
 
 
+def test_gradients_of_inputs_that_are_leaves(watch: Any) -> None:
+    model = nn.Linear(4, 2)
+    watching = watch(model)
+    for _ in range(3):
+        x = torch.randn(5, 4, requires_grad=True)
+        model(x).square().sum().backward()
+        assert x.grad is not None
+        norm = x.grad.norm().item()
+    found = rows(watching, "(model):1/input_grad/0")
+    assert found.steps.tolist() == [0, 1, 2]
+    assert found["norm"][-1] == pytest.approx(norm, rel=1e-4)
+
+
 def test_parameters_are_those_the_forward_used(step: Any) -> None:
     watching, _, before = step
     for module in ("fc1", "fc2"):

@@ -4,7 +4,7 @@
   torcheer export run.tch page.html                      the explorer in one file, which can be mailed
   torcheer export run.tch layers.csv                     a table: also .parquet and .json
   torcheer export run.tch modules.csv --table modules
-  torcheer export torcheer_runs/net-1 run.html           a watched run: .html or .json
+  torcheer export torcheer_runs/net-1 run.html           a watched run: also .json, .csv and .parquet
 
 No torch is needed.
 
@@ -99,10 +99,15 @@ def _run(given: Any, ending: str, step: Any) -> None:
     from torcheer.store import Run
     from torcheer.views.page import encoded
 
-    if ending not in (".html", ".json"):
-        raise TorcheerError(f"{given.source} is a watched run, which is written as .html or .json. Give one of these.")
+    if ending not in (".html", ".json", ".csv", ".parquet"):
+        raise TorcheerError(
+            f"{given.source} is a watched run, which is written as .html, .json, .csv or .parquet. Give one of these."
+        )
     with Run.open(given.source) as watched:
         step("writing")
+        if ending in (".csv", ".parquet"):
+            watched.export(given.output)
+            return
         made = shown.html("watch", watched).encode() if ending == ".html" else encoded(shown.data("watch", watched))
         given.output.write_bytes(made)
 

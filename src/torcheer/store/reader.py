@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from torcheer.errors import LookupKeyError, StoreError, near_misses
+from torcheer.store.export import export
 from torcheer.store.folder import is_locked, open_to_read, ranks_in, read_manifest
 from torcheer.store.rows import Rows, joined, merged, unpack_chunk, unpack_step
 from torcheer.store.schema import MANIFEST, PYRAMID
@@ -274,6 +275,10 @@ class Run:
 
     def notes(self, since_seq: int = 0) -> list[Note]:
         return [Note(*row) for row in self._all("SELECT * FROM notes WHERE seq > ? ORDER BY seq", since_seq)]
+
+    def export(self, path: str | PathLike[str], table: str = "series") -> None:
+        """Write a table as ``.csv`` or ``.parquet``: a row for each series and step, or ``table="scalars"``."""
+        export(self, Path(path), table)
 
     # -- following -----------------------------------------------------------------------------------
 

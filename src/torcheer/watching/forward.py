@@ -39,6 +39,7 @@ class LoggedForward:
         self._seen: dict[int, tuple[Any, int, int | None, OfActivation | None]] = {}
         self.seen_calls: list[tuple[CallPlace, CallPlace | None]] = []  # and the call around each
         self._stack: list[CallPlace] = []
+        self._leaves: list[Any] = []  # nodes that nothing else holds before an operation uses the leaf
         self.is_recorded = False
         self._start = (len(step.rows), len(step.series))
 
@@ -115,7 +116,9 @@ class LoggedForward:
             number = None if row is None else self.step.add(row)
         if self._gradients and tensor.requires_grad and torch.is_grad_enabled():
             hook = OfActivation(self.step, self._sampler, 0)
-            follow(tensor, hook)
+            node = follow(tensor, hook)
+            if tensor.is_leaf:
+                self._leaves.append(node)
         known = self._seen[id(tensor)] = (weakref.ref(tensor), version, number, hook)
         return known
 

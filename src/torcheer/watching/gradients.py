@@ -40,13 +40,17 @@ class OfActivation:
             step.series.extend((series, number) for series in self.series)
 
 
-def follow(tensor: Tensor, hook: OfActivation) -> None:
-    """Have ``hook`` called with the gradient of the tensor as it is now."""
+def follow(tensor: Tensor, hook: OfActivation) -> Any:
+    """Have ``hook`` called with the gradient of the tensor as it is now.
+
+    Returns the node. That of a leaf is to be kept until the forward has used it: nothing else holds it.
+    """
     node = tensor.grad_fn
     if node is None:  # a leaf: what adds up its gradient
         node = torch.autograd.graph.get_gradient_edge(tensor).node
     hook.output = tensor.output_nr
     node.register_prehook(hook)
+    return node
 
 
 class OfParameters:
