@@ -175,7 +175,37 @@ def test_equal_weights_by_the_parameter_map() -> None:
     tl.equal_weights(packed, parts, by="map", seed=3)
     assert torch.equal(packed.in_proj_weight, parts.in_proj_weight)
     with pytest.raises(ComparisonError, match="without a counterpart"):
-        tl.equal_weights(Target(), New(wrong=True), by="map")
+        tl.equal_weights(Target(), New(wrong=True), by="map", inp=IMAGES)
+    target, new = Target().eval(), New().eval()
+    tl.equal_weights(target, new, by="map", inp=IMAGES)
+    assert torch.equal(target(IMAGES), new(IMAGES))
+
+
+def test_constants_stay_as_each_model_has_them() -> None:
+    class Tables(nn.Module):
+        def __init__(self, registered: bool) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+            mask = torch.full((3, 3), float("-inf")).triu(1)
+            if registered:
+                self.register_buffer("mask", mask)
+            else:
+                self.table = [mask]
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.fc(x)
+            return (x @ x.mT + (self.mask if hasattr(self, "mask") else self.table[0])).softmax(-1) @ x
+
+    x = torch.rand(2, 3, 4)
+    for init in ("attributes", "map"):
+        assert outputs(Tables(True), Tables(False), x, init=init)
+    assert tl.autodiff(Tables(True), Tables(False), x, show=False)
+
+
+def test_counters_begin_at_zero() -> None:
+    models = [nn.Sequential(nn.BatchNorm1d(4, momentum=None)) for _ in range(2)]
+    models[0](torch.rand(3, 4))  # a mean over all batches so far: how many there were matters
+    assert tl.autodiff(*models, torch.rand(3, 4), options={"atol": 1e-6}, show=False)
 
 
 def test_buffers_are_reset_and_everything_is_put_back() -> None:

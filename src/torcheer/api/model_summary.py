@@ -151,7 +151,7 @@ class ModelSummary(Tables):
         return (f"{self.name} (A)", f"{other.name} (B)") if same else (self.name, other.name)
 
 
-def equal_weights(target: Any, model: Any, *, by: str = "attributes", seed: int = 0) -> None:
+def equal_weights(target: Any, model: Any, *, by: str = "attributes", seed: int = 0, inp: Any = None) -> None:
     """Give two models equal weights, and leave them there. Buffers, running statistics among them, are set too.
 
     by: "attributes": each layer's from the hash of its type and attributes, and of how many equal layers came before
@@ -159,8 +159,9 @@ def equal_weights(target: Any, model: Any, *, by: str = "attributes", seed: int 
         "map": the target's as above, carried over to the other by kinds, shapes and order of its layers. This is also
         what happens between two frameworks.
     seed: another gives other weights.
+    inp: an input of both. With "map" they are run on it if only the order of their calls can tell which layer is which.
     """
-    _initialise(side_of(target, None), side_of(model, None), by, seed)
+    _initialise(side_of(target, inp), side_of(model, inp), by, seed, can_run=inp is not None)
 
 
 def mark(module: Any, name: Any) -> None:
@@ -219,7 +220,7 @@ class _Runs:
     def __enter__(self) -> _Runs:
         try:
             if self.init is not None:
-                _initialise(self.sides[0], self.sides[1], self.init, seed=0)
+                _initialise(self.sides[0], self.sides[1], self.init, seed=0, can_run=True)
             self._runs = (self.sides[0].record_forward(), self.sides[1].record_forward())
         except BaseException:
             self.__exit__()
@@ -235,23 +236,21 @@ class _Runs:
             side.restore()
 
 
-def _initialise(side_a: Side, side_b: Side, by: str, seed: int) -> None:
+def _initialise(side_a: Side, side_b: Side, by: str, seed: int, *, can_run: bool) -> None:
     # As above.
-    from torcheer.diff.param_map import check_complete, map_by_structure
-    from torcheer.diff.seeding import seeded_weights
+    from torcheer.diff.layer_map import known_of, map_layers
+    from torcheer.diff.param_map import check_complete
+    from torcheer.diff.seeding import carried_weights, seeded_weights
 
     if by not in ("attributes", "map"):
         raise ComparisonError(f"by is {by!r}. It takes 'attributes' or 'map'.")
-    leaves_a, leaves_b = side_a.leaves(), side_b.leaves()
     if by == "attributes" and side_a.framework == side_b.framework:
-        side_a.set_weights(seeded_weights(leaves_a, side_a.weights(), seed))
-        side_b.set_weights(seeded_weights(leaves_b, side_b.weights(), seed))
+        for side in (side_a, side_b):
+            side.set_weights(seeded_weights(side.leaves(), side.weights(), seed))
         return
-    found = map_by_structure(leaves_a, leaves_b, side_a.framework, side_b.framework)
-    check_complete(found, ("the target", "the other model"))
-    side_a.set_weights(seeded_weights(leaves_a, side_a.weights(), seed))
-    shapes = {name: array.shape for name, array in side_b.weights().items()}
-    side_b.set_weights(found.convert(side_a.weights(), shapes))
+    found = map_layers(known_of(side_a, can_run=can_run), known_of(side_b, can_run=can_run))
+    check_complete(found, ("the target", "the other model"), (side_a.weights(), side_b.weights()))
+    carried_weights(found, side_a, side_b, seed)
 
 
 def _structure(model: Any) -> Record:

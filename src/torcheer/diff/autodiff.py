@@ -17,9 +17,10 @@ from torcheer.diff.autodiff_noise import NoiseFloor
 from torcheer.diff.autodiff_single import single_steps
 from torcheer.diff.autodiff_steps import Stack, pair_steps, replaced, stack_of
 from torcheer.diff.autodiff_text import describe
+from torcheer.diff.forms import VARIANCES
 from torcheer.diff.numbers import Distance, Tolerance, distance
-from torcheer.diff.param_map import ParamMap, check_complete, map_by_structure
-from torcheer.diff.seeding import VARIANCES, seeded_weights
+from torcheer.diff.param_map import ParamMap, check_complete
+from torcheer.diff.seeding import carried_weights
 from torcheer.diff.side import Leaf, Recording, Side
 from torcheer.errors import ComparisonError
 
@@ -154,29 +155,26 @@ def autodiff(
     *,
     auto_weights: bool = True,
     options: Mapping[str, Any] | None = None,
-    param_map: ParamMap | None = None,
+    param_map: ParamMap,
 ) -> AutodiffReport:
     """Run both sides forward, backward and through training steps, and report what differs."""
     chosen = AutodiffOptions.of(options or {})
     tolerance = Tolerance(chosen.atol, chosen.rtol, chosen.compare_mode == "mean")
-    leaves_a, leaves_b = side_a.leaves(), side_b.leaves()
-    found = param_map or map_by_structure(leaves_a, leaves_b, side_a.framework, side_b.framework)
+    leaves = side_a.leaves(), side_b.leaves()
     report = AutodiffReport(
         (side_a.framework, side_b.framework),
         tolerance,
         0.0,
         num_steps=1 if chosen.single_step else max(1, chosen.steps),
     )
-    report.param_map = found
+    report.param_map = param_map
     try:
         if auto_weights:
-            check_complete(found, report.names, (side_a.weights(), side_b.weights()))
-            side_a.set_weights(seeded_weights(leaves_a, side_a.weights(), chosen.seed))
-            shapes = {name: array.shape for name, array in side_b.weights().items()}
-            side_b.set_weights(found.convert(side_a.weights(), shapes))
+            check_complete(param_map, report.names, (side_a.weights(), side_b.weights()))
+            carried_weights(param_map, side_a, side_b, chosen.seed)
         noise = NoiseFloor()
         for step in range(report.num_steps):
-            _training_step(report, (side_a, side_b), (leaves_a, leaves_b), step, chosen, noise)
+            _training_step(report, (side_a, side_b), leaves, step, chosen, noise)
             if not report:
                 break
     finally:

@@ -46,6 +46,11 @@ class Form:
     joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name in the framework → what it joins, in rows
 
 
+VARIANCES = ("running_var", "_variance", "moving_variance")
+MEANS = ("running_mean", "_mean", "moving_mean")
+COUNTERS = ("num_batches_tracked",)
+STATISTICS = (*VARIANCES, *MEANS, *COUNTERS)  # buffers that training moves
+
 _FORMS: dict[tuple[str, str], Form] = {}
 _NORMS = re.compile(r"^(batchnorm|instancenorm|syncbatchnorm)(\d+d)?$")
 
@@ -65,19 +70,7 @@ def form_of(framework: str, leaf: Leaf) -> Form:
         return known
     kind = leaf.type_name.lower().replace("_", "")
     norm = _NORMS.match(kind)
-    return Form(norm[1].removeprefix("sync") if norm else kind, skipped=("num_batches_tracked",))
-
-
-def common_tensors(framework: str, leaf: Leaf) -> dict[str, tuple[str, tuple[int, ...], str]]:
-    """Tensors of a leaf by their common name: their own name, shape in the common form, and the way there."""
-    form = form_of(framework, leaf)
-    found = {}
-    for name, shape in leaf.tensors.items():
-        if name in form.skipped:
-            continue
-        transform = form.transforms.get(name, "same")
-        found[form.names.get(name, name)] = (name, common_shape(transform, shape), transform)
-    return found
+    return Form(norm[1].removeprefix("sync") if norm else kind, skipped=COUNTERS)
 
 
 def common_shape(transform: str, shape: tuple[int, ...]) -> tuple[int, ...]:

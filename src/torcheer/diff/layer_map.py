@@ -39,11 +39,12 @@ class Part(NamedTuple):
     type_name: str
     kind: str
     atoms: dict[str, Atom]  # by name in the common form
+    constants: frozenset[str] = frozenset()  # names of those that are masks or tables: some write them into the code
 
     @property
     def shapes(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Names and shapes of its tensors."""
-        return tuple(sorted((name, atom.shape) for name, atom in self.atoms.items()))
+        """Names and shapes of its tensors, of those that tell what it is."""
+        return tuple(sorted((name, atom.shape) for name, atom in self.atoms.items() if name not in self.constants))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,9 @@ def _parts(side: Known) -> list[Part]:
             rows = common[0] // len(joined)
             for count, name in enumerate(joined):
                 atoms[name] = Atom(address, count * rows, (count + 1) * rows, transform, (rows, *common[1:]))
-        if atoms:
-            parts.append(Part(leaf.address, leaf.type_name, form.kind, atoms))
+        constants = frozenset(form.names.get(own, own) for own in leaf.constants)
+        if atoms.keys() - constants:
+            parts.append(Part(leaf.address, leaf.type_name, form.kind, atoms, constants))
     return parts
 
 
@@ -174,20 +176,27 @@ def _as_param_map(pairs: list[Pair], a: _Side, b: _Side) -> ParamMap:
     paired_a = {atom.tensor for one, _ in pairs for atom in one.atoms.values()}
     paired_b = {atom.tensor for _, other in pairs for atom in other.atoms.values()}
     all_a, all_b = _by_tensor(a.parts), _by_tensor(b.parts)
+    constant_a, constant_b = _constants(a.parts), _constants(b.parts)
     for tensor, atoms in all_b.items():
         if all(atom in twins for atom in atoms):
             pieces = _whole([twins[atom] for atom in atoms], all_a)
             result.pairs.append(ParamPair(tensor, pieces, atoms[0].transform))
+        elif tensor in constant_b:
+            continue
         elif tensor in paired_b:
             result.uneven.append(f"{b.known.framework}'s {tensor}")
         else:
             result.only_b.append(tensor)
-    for tensor in all_a:
+    for tensor in (tensor for tensor in all_a if tensor not in constant_a):
         if tensor not in paired_a:
             result.only_a.append(tensor)
         elif tensor not in done_a:
             result.uneven.append(f"{a.known.framework}'s {tensor}")
     return result
+
+
+def _constants(parts: list[Part]) -> set[str]:
+    return {part.atoms[name].tensor for part in parts for name in part.constants if name in part.atoms}
 
 
 def _by_tensor(parts: list[Part]) -> dict[str, list[Atom]]:
@@ -280,7 +289,8 @@ def _plain(address: str) -> str:
 def _same_values(one: Part, other: Part, a: Known, b: Known) -> bool:
     """Do they hold the same numbers, and not such as every layer begins with?"""
     telling = False
-    for name, atom in one.atoms.items():
+    for name in one.atoms.keys() - one.constants:
+        atom = one.atoms[name]
         left, right = _common(atom, a.weights), _common(other.atoms[name], b.weights)
         if left is None or right is None or left.shape != right.shape:
             return False

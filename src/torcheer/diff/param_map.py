@@ -8,15 +8,15 @@ it carries gradients as well as weights.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from torcheer.diff.arrays import Array
-from torcheer.diff.forms import common_tensors, form_of, transform
-from torcheer.diff.side import Leaf, Weights
+from torcheer.diff.forms import transform
+from torcheer.diff.side import Weights
 from torcheer.errors import ComparisonError
 from torcheer.units import shape_text
 
@@ -108,51 +108,6 @@ class ParamMap:
         lines = [str(pair) for pair in self.pairs]
         lines += [f"only in A: {name}" for name in self.only_a] + [f"only in B: {name}" for name in self.only_b]
         return "\n".join(lines)
-
-
-def map_by_structure(leaves_a: list[Leaf], leaves_b: list[Leaf], framework_a: str, framework_b: str) -> ParamMap:
-    """Map by layer kinds, shapes and order of definition; fused projections are split. Looks at no values."""
-    with_a = [leaf for leaf in leaves_a if common_tensors(framework_a, leaf)]
-    with_b = [leaf for leaf in leaves_b if common_tensors(framework_b, leaf)]
-    pairs: list[ParamPair] = []
-    for leaf_a, leaf_b in _paired(with_a, with_b, framework_a, framework_b):
-        pairs += _leaf_pairs(leaf_a, leaf_b, framework_a, framework_b)
-    done_a = {source for pair in pairs for source in pair.sources}
-    done_b = {pair.target for pair in pairs}
-    return ParamMap(pairs, _left(with_a, framework_a, done_a), _left(with_b, framework_b, done_b))
-
-
-def _paired(
-    leaves_a: list[Leaf], leaves_b: list[Leaf], framework_a: str, framework_b: str
-) -> Iterable[tuple[Leaf, Leaf]]:
-    """Leaves of one kind and shape: in order where both sides have as many, else those of the same name first."""
-    buckets: dict[Any, tuple[list[Leaf], list[Leaf]]] = {}
-    for side, leaves, framework in ((0, leaves_a, framework_a), (1, leaves_b, framework_b)):
-        for leaf in leaves:
-            tensors = common_tensors(framework, leaf)
-            shapes = tuple(sorted((name, shape) for name, (_, shape, _) in tensors.items()))
-            buckets.setdefault((form_of(framework, leaf).kind, shapes), ([], []))[side].append(leaf)
-    for in_a, in_b in buckets.values():
-        names_b = {leaf.address: leaf for leaf in in_b}
-        by_name = len(in_a) != len(in_b) or all(leaf.address in names_b for leaf in in_a)
-        same = {leaf.address for leaf in in_a if leaf.address in names_b} if by_name else set()
-        yield from ((leaf, names_b[leaf.address]) for leaf in in_a if leaf.address in same)
-        rest_a, rest_b = ([leaf for leaf in side if leaf.address not in same] for side in (in_a, in_b))
-        yield from zip(rest_a, rest_b, strict=False)
-
-
-def _leaf_pairs(leaf_a: Leaf, leaf_b: Leaf, framework_a: str, framework_b: str) -> list[ParamPair]:
-    tensors_a, tensors_b = common_tensors(framework_a, leaf_a), common_tensors(framework_b, leaf_b)
-    return [
-        ParamPair(join(leaf_b.address, own_b), (Piece(join(leaf_a.address, own_a), transform=to_common),), from_common)
-        for name, (own_b, _, from_common) in tensors_b.items()
-        for own_a, _, to_common in [tensors_a[name]]
-    ]
-
-
-def _left(leaves: list[Leaf], framework: str, done: set[str]) -> list[str]:
-    every = [join(leaf.address, own) for leaf in leaves for own, _, _ in common_tensors(framework, leaf).values()]
-    return [name for name in every if name not in done]
 
 
 def join(address: str, name: str) -> str:

@@ -35,6 +35,7 @@ class Leaf:
     tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # own params and buffers: name → shape
     description: str = ""  # as the framework prints it: "Linear(in_features=100, out_features=10, bias=True)"
     trained: tuple[str, ...] = ()  # names of those tensors that are parameters
+    constants: tuple[str, ...] = ()  # names of buffers that no training moves: masks, tables of positions
 
 
 class Side(Protocol):

@@ -15,6 +15,7 @@ from torcheer.capture.paddle.private import OptimizerState, copied, has_contents
 from torcheer.capture.paddle.session import PaddleSession, arrange_call
 from torcheer.capture.paddle.tensors import is_tensor, keep
 from torcheer.diff.arrays import Array, as_array, for_model
+from torcheer.diff.forms import STATISTICS
 from torcheer.diff.side import Leaf, Recording, Weights, check_loss, check_optimizer
 from torcheer.errors import ComparisonError
 
@@ -205,6 +206,7 @@ def _leaf(address: str, layer: Any, tensors: list[tuple[str, Any]]) -> Leaf:
         {name: tuple(int(size) for size in tensor.shape) for name, tensor in tensors},
         repr(layer) if not layer._sub_layers else type(layer).__name__,
         tuple(name for name, tensor in tensors if not tensor.stop_gradient),
+        tuple(name for name, _ in tensors if name in layer._buffers and name not in STATISTICS),
     )
 
 

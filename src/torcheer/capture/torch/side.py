@@ -16,6 +16,7 @@ from torcheer.capture.torch.state import RunState, set_host_random_state, set_ra
 from torcheer.capture.torch.structure import snapshot
 from torcheer.capture.torch.tape import named_tensors
 from torcheer.diff.arrays import Array, as_array
+from torcheer.diff.forms import STATISTICS
 from torcheer.diff.side import Leaf, Recording, Weights, check_loss, check_optimizer
 from torcheer.errors import ComparisonError
 
@@ -182,6 +183,7 @@ def leaves_of(model: torch.nn.Module) -> list[Leaf]:
             {name: tuple(tensor.shape) for name, _, tensor in own.get(position, [])},
             repr(module) if not any(module.children()) else type(module).__name__,
             tuple(name for name, kind, _ in own.get(position, []) if kind == "param"),
+            tuple(name for name, kind, _ in own.get(position, []) if kind == "buffer" and name not in STATISTICS),
         )
         for position, (_, _, module) in enumerate(structure.modules)
         if own.get(position) or not any(True for _ in module.children())
