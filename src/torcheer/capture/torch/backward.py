@@ -48,6 +48,7 @@ class BackwardRecorder:
         self._first_seq = 0
         self._entered: tuple[int | None, int] = (None, 0)  # the node being evaluated, and since when
         self._running = 0
+        self._params_now: set[int] = set()  # id() of the params that are the model's when a pass begins
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -57,6 +58,7 @@ class BackwardRecorder:
         self._first_seq = sequence_nr()
         tape.is_forward = False
         tape.op = tape.call = -1
+        tape.at_leaf = partial(self._enter, None)
         try:
             with backward_runner(self._wrap):
                 yield
@@ -70,7 +72,8 @@ class BackwardRecorder:
     def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run(roots: Any, *args: Any, **kwargs: Any) -> Any:
             with ExitStack() as stack:
-                for handle in self._hook(roots):
+                leaves: list[tuple[Tensor, Ref, bool]] = []
+                for handle in self._hook(roots, leaves):
                     stack.callback(handle.remove)
                 if not self._running:
                     # A backward pass inside a backward pass (reentrant checkpointing) is under the modes already.
@@ -84,14 +87,24 @@ class BackwardRecorder:
                 finally:
                     self._running -= 1
                     self._enter(None)
+                    for variable, ref, keep in leaves:
+                        with no_function_mode():
+                            gradient = variable.grad
+                        if gradient is not None:
+                            self._add(gradient, None, 0, ref, keep=keep)
 
         return run
 
     # -- hooks ---------------------------------------------------------------------------------------
 
-    def _hook(self, roots: Any) -> list[Any]:
-        """Put hooks on the nodes below ``roots`` that belong to the recorded run."""
+    def _hook(self, roots: Any, leaves: list[tuple[Tensor, Ref, bool]]) -> list[Any]:
+        """Put hooks on the nodes below ``roots`` that belong to the recorded run.
+
+        Leaves whose gradient can be read when the pass is over are added to ``leaves``.
+        """
         handles: list[Any] = []
+        root = self.tape.root
+        self._params_now = set(map(id, root.parameters())) if isinstance(root, torch.nn.Module) else set()
         seen: set[Any] = set()
         stack = [root.grad_fn for root in roots if isinstance(root, Tensor) and root.grad_fn is not None]
         while stack:
@@ -101,7 +114,7 @@ class BackwardRecorder:
             seen.add(node)
             variable = getattr(node, "variable", None)
             if variable is not None:
-                handles += self._hook_leaf(node, variable)
+                handles += self._hook_leaf(node, variable, leaves)
             else:
                 seq = node._sequence_nr()
                 if self._belongs(seq):
@@ -148,13 +161,18 @@ class BackwardRecorder:
             times[before] = times.get(before, 0) + now - start
         self._entered = (seq, now)
 
-    def _hook_leaf(self, node: Any, variable: Tensor) -> list[Any]:
+    def _hook_leaf(self, node: Any, variable: Tensor, leaves: list[tuple[Tensor, Ref, bool]]) -> list[Any]:
         entry = self.tape.live.get(id(variable))
         if entry is None or entry[0]() is not variable:
             return []
         ref = entry[1]
         is_input = self.keeper is not None and (INPUT, ref) in self.keeper.names
         keep = is_input or isinstance(variable, torch.nn.Parameter)
+        is_own = id(variable) in self._params_now
+        if is_own and variable.grad is None and not variable._post_accumulate_grad_hooks and not self._running:
+            # Nobody takes it away or adds to it before the pass ends, as FSDP does with gathered params.
+            leaves.append((variable, ref, keep))
+            return []
 
         def reached(gradients: tuple[Tensor | None, ...]) -> None:
             # What is already there is added to in place; the gradient of this pass is only seen here. A first
@@ -180,5 +198,5 @@ class BackwardRecorder:
                 name = f"grad.{self._now.number}.{where}"
                 self.keeper.put(name, gradient)
             size = gradient.numel() * gradient.element_size() if gradient.layout is torch.strided else None
-            shape, dtype = tuple(gradient.shape), str(gradient.dtype).removeprefix("torch.")
-        self._now.gradients.append(GradientRow(seq, output, leaf, shape, dtype, size, name))
+            row = GradientRow(seq, output, leaf, gradient.shape, gradient.dtype, size, name)
+        self._now.gradients.append(row)

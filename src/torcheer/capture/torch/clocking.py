@@ -19,6 +19,7 @@ from torcheer.capture.torch.modes import FunctionLevel
 from torcheer.capture.torch.private import hide_from_dynamo
 from torcheer.capture.torch.saving import Keeper
 from torcheer.capture.torch.tape import ATEN, CALL, OP, CallEvent, OpEvent, Tape
+from torcheer.record.model import Ref
 
 Tensor = torch.Tensor
 LEAF, NODE = 0, 1
@@ -52,8 +53,8 @@ class TimedBackward(BackwardRecorder):
         # Of nodes being evaluated: when they began, events so far, nodes inside.
         self._open: list[tuple[int, int, list[int]]] = []
 
-    def _hook(self, roots: Any) -> list[Any]:
-        handles = super()._hook(roots) if self.records else []
+    def _hook(self, roots: Any, leaves: list[tuple[Tensor, Ref, bool]]) -> list[Any]:
+        handles = super()._hook(roots, leaves) if self.records else []
         self.first_seq = self._first_seq
         for node in nodes_below(roots):
             variable = getattr(node, "variable", None)

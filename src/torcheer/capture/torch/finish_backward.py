@@ -6,9 +6,12 @@ module.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import torch
 
 from torcheer.capture.torch.finish import Finisher
 from torcheer.capture.torch.tape import ATEN, CALL, OP, AtenEvent, OpEvent
@@ -22,7 +25,7 @@ class GradientRow(NamedTuple):
     output: int  # which output of the node
     leaf: Ref | None
     shape: tuple[int, ...]
-    dtype: str
+    dtype: torch.dtype
     size_bytes: int | None
     name: str | None  # of its contents in the payload store
 
@@ -127,7 +130,7 @@ def add_backward(finisher: Finisher, owners: Owners, done: BackwardPass) -> None
 
 
 def _gradients(finisher: Finisher, owners: Owners, number: int, row: GradientRow) -> list[Gradient]:
-    facts = (row.shape, row.dtype, row.size_bytes)
+    facts = (tuple(row.shape), sys.intern(str(row.dtype).removeprefix("torch.")), row.size_bytes)
     if row.leaf is not None:
         param = finisher.values.param_refs.get(row.leaf)
         if param is not None:

@@ -306,10 +306,12 @@ class AtenLevel(TorchDispatchMode):
         node = current_node()
         if node is None:
             return None, None
-        variable = getattr(node, "variable", None)
+        if type(node).__name__ != "AccumulateGrad":
+            return node._sequence_nr(), type(node).__name__
+        if self.tape.at_leaf is not None:
+            self.tape.at_leaf()
         # A leaf's node has no number of its own; it is told by the leaf.
-        seq = node._sequence_nr() if variable is None else -1 - self.tape.ref(variable)
-        return seq, type(node).__name__
+        return -1 - self.tape.ref(node.variable), "AccumulateGrad"
 
 
 hide_from_dynamo(

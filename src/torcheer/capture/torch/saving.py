@@ -136,17 +136,19 @@ class Keeper:
 
     def put(self, name: str, tensor: Tensor) -> None:
         """Keep a tensor under a name of the caller's."""
-        reason = _why_not(tensor)
+        with no_function_mode():
+            reason = _why_not(tensor)
+            storage = None if reason is not None else _storage(tensor)
+            is_ordinary = type(tensor) in _ORDINARY and not tensor.is_inference()
+            if is_ordinary and reason is None:
+                # Without its autograd graph, which the kept tensor would otherwise hold in memory.
+                with no_dispatch_mode():
+                    alias = tensor.detach()
+                    self.store.put(name, _copy(alias) if storage in self._borrowed else alias)
         if reason is not None:
             self.store.skip(name, reason)
             return
-        storage = _storage(tensor)
-        if type(tensor) in _ORDINARY and not tensor.is_inference():
-            # Without its autograd graph, which the kept tensor would otherwise hold in memory.
-            with no_dispatch_mode(), no_function_mode():
-                alias = tensor.detach()
-                self.store.put(name, _copy(alias) if storage in self._borrowed else alias)
-        else:
+        if not is_ordinary:
             with self._own_calls(tensor):
                 alias = tensor.view_as(tensor) if tensor.is_inference() else tensor.detach()
                 self.store.put(name, _copy(alias) if storage in self._borrowed else alias)
@@ -209,9 +211,10 @@ def _copy(tensor: Tensor) -> Tensor:
 
 def _why_not(tensor: Tensor) -> str | None:
     """Why a tensor's contents cannot be kept, None where they can."""
-    if tensor.is_meta or type(tensor).__name__ == "FakeTensor":
+    is_other = type(tensor) not in _ORDINARY
+    if tensor.is_meta or (is_other and type(tensor).__name__ == "FakeTensor"):
         return "it is a fake or meta tensor, which has no contents"
-    if torch.nn.parameter.is_lazy(tensor):
+    if is_other and torch.nn.parameter.is_lazy(tensor):
         return "it is a parameter that had no shape yet"
     if tensor._is_zerotensor():
         return "it is a zero tensor, which has no memory"

@@ -169,6 +169,7 @@ class Tape:
         self.root: Any = None  # the model
         self.root_entered = False
         self.num_ops = 0  # top-level operations so far; counted only when contents are kept
+        self.at_leaf: Callable[[], None] | None = None  # backward: told that the engine has come to a leaf
         self.keep_outputs: Callable[[int, Any, Any], None] | None = None
         self.module_ids: frozenset[int] | None = None
         self.unseen_threads: dict[str, None] = {}  # names of threads that did work nobody recorded
