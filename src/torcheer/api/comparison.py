@@ -90,7 +90,10 @@ def compare(
 
 
 def assert_equal(a: Any, b: Any, x: Any = None, **options: Any) -> None:
-    """Raise ``AssertionError`` with the comparison as its text unless ``compare`` finds the two equal."""
+    """Raise ``AssertionError`` with the comparison as its text unless ``compare`` finds the two equal.
+
+    a, b, x: as for ``compare``, as are all further options.
+    """
     found = compare(a, b, x, **options)
     if not found:
         raise AssertionError(str(found))
