@@ -25,7 +25,7 @@ def test_readme_shows_what_every_block_that_prints_prints() -> None:
     assert [block.code for block in blocks if not block.shown and "print" in block.code] == []
 
 
-@pytest.mark.parametrize("link", ["docs/design/shape.md", "docs/reference/api.md", "docs/tutorial.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("link", ["docs/design/shape.md", "docs/reference/api.md", "CONTRIBUTING.md"])
 def test_readme_links_to_files_that_exist(link: str) -> None:
     assert f"]({link})" in README.read_text(encoding="utf-8")
     assert (ROOT / link).is_file()
