@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
+import threading
 from dataclasses import dataclass
 
 import uvicorn
@@ -63,6 +64,7 @@ def serve(shelf: Shelf, address: Address, *, idle_s: float = 0, parent: int | No
     names = {*address.names, address.host, *([socket.gethostname()] if is_open else [])}
     guarded = Guard(application(shelf, activity), names, token)
     server = uvicorn.Server(uvicorn.Config(guarded, log_level="warning", lifespan="off", timeout_graceful_shutdown=1))
+    threading.Thread(target=shelf.read_ahead, daemon=True).start()
     print(f"http://{shown_host}:{port}/" + (f"?token={token}" if token else ""), flush=True)
     asyncio.run(_run(server, bound, activity, idle_s, parent))
 

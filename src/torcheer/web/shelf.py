@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from torcheer.errors import StoreError, TorcheerError
@@ -39,6 +40,13 @@ class Shelf:
             )
         else:
             raise TorcheerError(f"{path} does not exist. Give the folder of a recording or of a watched run.")
+
+    def read_ahead(self) -> None:
+        """Read what a reader sees first, so that it is there when the page is opened."""
+        with suppress(TorcheerError):  # who opens it is told
+            shown = self.look()
+            if shown:
+                self[shown[0]].data({})
 
     def look(self) -> list[int]:
         """Return the numbers of all subjects, in the order to list them: runs last written to first."""

@@ -70,27 +70,31 @@ class HistorySubject(Subject):
 
     @property
     def history(self) -> ModelHistory:
-        if self._history is None:
-            self._history = load(self.path, arrays=True)
-        return self._history
+        with self._guard:  # several windows ask at once, and the server reads ahead
+            if self._history is None:
+                self._history = load(self.path, arrays=True)
+            return self._history
 
     @property
     def title(self) -> str:
         return self.history.record.run.model
 
     def data(self, _options: Mapping[str, str]) -> dict[str, Any]:
-        if self._built is None:
-            self._built = shown.data("history", self.history)
-        return self._built
+        history = self.history
+        with self._guard:
+            if self._built is None:
+                self._built = shown.data("history", history)
+            return self._built
 
     def details(self, options: Mapping[str, str]) -> dict[str, Any]:
         return contents.build(self.history, number(options, "value"))
 
     def figures(self, _options: Mapping[str, str]) -> dict[str, Any]:
-        with self._guard:  # several windows ask at once
+        history = self.history
+        with self._guard:
             if self._figures is None:
-                self._figures = figures_of(self.history)
-        return self._figures
+                self._figures = figures_of(history)
+            return self._figures
 
 
 class ResultSubject(Subject):

@@ -4,6 +4,7 @@ import { layout, type Memo } from "../layout/layout";
 import type { Graph } from "../scene/graph";
 import type { HistoryData } from "../scene/data";
 import { historyGraph, type HistoryOptions } from "../scene/history_graph";
+import { pack } from "./packed";
 import type { Asked, Drawn, GraphOptions, Supplied } from "./protocol";
 import { startingOpen } from "./starting_open";
 import { entered } from "./entered";
@@ -25,7 +26,7 @@ export function draw(asked: Asked): Drawn {
   const isOpen = (item: number) => ids === null || ids.has(graph.items[item].id);
   const scene = layout(graph, isOpen, {}, memo);
   const open = ids === null ? scene.boxes.filter((box) => box.form === "open").map((box) => graph.items[box.item].id) : [...ids];
-  return { number: asked.number, graph: asked.wantsGraph ? graph : null, whole: asked.wantsGraph && graph !== whole ? whole : null, scene, open };
+  return { number: asked.number, graph: asked.wantsGraph ? graph : null, whole: asked.wantsGraph && graph !== whole ? whole : null, scene: pack(scene), open };
 }
 
 /** Add tables to data given before; the graph is built anew when it is next asked for. */

@@ -1,6 +1,8 @@
 // A scene in arrays of numbers: what drawing 50,000 boxes at every frame and finding one under the mouse need.
 
-import type { Box, Route, Scene } from "../scene/scene";
+import type { Graph } from "../scene/graph";
+import type { Box, Route } from "../scene/scene";
+import { boundsOf, unpack, type Packed } from "./packed";
 
 export class IndexedScene {
   readonly boxes: Box[];
@@ -17,8 +19,11 @@ export class IndexedScene {
   private inflows: number[][] | null = null;
   private outflows: number[][] | null = null;
 
-  constructor(readonly scene: Scene) {
-    const { boxes, routes } = inside(scene);
+  constructor(
+    readonly scene: Packed,
+    graph: Graph,
+  ) {
+    const { boxes, routes } = unpack(scene, graph);
     this.boxes = boxes;
     this.routes = routes;
     const count = boxes.length;
@@ -40,7 +45,7 @@ export class IndexedScene {
       const parent = boxes[index].parent;
       if (parent >= 0) this.end[parent] = Math.max(this.end[parent], this.end[index]);
     }
-    this.bounds = boundsOf(routes);
+    this.bounds = boundsOf(scene);
   }
 
   /** The innermost box at a point, -1 where there is none. */
@@ -76,45 +81,4 @@ export class IndexedScene {
     }
     return { inflows, outflows };
   }
-}
-
-/** Boxes so that each is followed by what is inside; a scene only has parents before children. */
-function inside(scene: Scene): { boxes: Box[]; routes: Route[] } {
-  const children = new Map<number, number[]>();
-  scene.boxes.forEach((box, index) => {
-    const siblings = children.get(box.parent);
-    if (siblings) siblings.push(index);
-    else children.set(box.parent, [index]);
-  });
-  const place = new Int32Array(scene.boxes.length);
-  const boxes: Box[] = [];
-  const waiting = [...(children.get(-1) ?? [])].reverse();
-  while (waiting.length) {
-    const index = waiting.pop()!;
-    const box = scene.boxes[index];
-    place[index] = boxes.length;
-    boxes.push({ ...box, parent: box.parent < 0 ? -1 : place[box.parent] });
-    const inner = children.get(index);
-    if (inner) for (let at = inner.length - 1; at >= 0; at--) waiting.push(inner[at]);
-  }
-  const routes = scene.routes.map((route) => ({ ...route, from: place[route.from], to: place[route.to] }));
-  return { boxes, routes };
-}
-
-function boundsOf(routes: Route[]): Float32Array {
-  const bounds = new Float32Array(routes.length * 4);
-  routes.forEach((route, index) => {
-    let left = Infinity;
-    let top = Infinity;
-    let right = -Infinity;
-    let bottom = -Infinity;
-    for (let at = 0; at < route.points.length; at += 2) {
-      left = Math.min(left, route.points[at]);
-      right = Math.max(right, route.points[at]);
-      top = Math.min(top, route.points[at + 1]);
-      bottom = Math.max(bottom, route.points[at + 1]);
-    }
-    bounds.set([left, top, right, bottom], index * 4);
-  });
-  return bounds;
 }

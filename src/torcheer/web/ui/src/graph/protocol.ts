@@ -1,7 +1,7 @@
 // What the page and its worker say to one another. The worker holds the data, so that it crosses over once.
 
 import type { Graph } from "../scene/graph";
-import type { Scene } from "../scene/scene";
+import type { Packed } from "./packed";
 
 export interface GraphOptions {
   level: "function" | "aten";
@@ -36,7 +36,7 @@ export interface Drawn {
   graph: Graph | null;
   /** The graph around it, where one module is entered and its graph was asked for. */
   whole: Graph | null;
-  scene: Scene;
+  scene: Packed;
   open: string[];
   error?: string;
 }

@@ -131,7 +131,7 @@ export class GraphState {
       if (mine !== this.latest) return; // asked again since
       if (drawn.graph) this.take(drawn.graph, drawn.whole);
       this.open = new Set(drawn.open);
-      this.indexed = new IndexedScene(drawn.scene);
+      this.indexed = new IndexedScene(drawn.scene, this.graph!);
       this.error = "";
     } catch (error) {
       if (mine === this.latest) this.error = String(error);

@@ -1,8 +1,8 @@
 /** Lays out a graph: level by level from the innermost open box outwards, each level once however often it occurs. */
 
-import type { EdgeKind, Graph } from "../scene/graph";
+import { EDGE_KINDS, type EdgeKind, type Graph, type Item } from "../scene/graph";
 import { measure, type Size } from "../scene/measure";
-import { type Box, HEADER, type Route, type Scene } from "../scene/scene";
+import { type Box, HEADER, type Route, type Scene, type Text } from "../scene/scene";
 import { layoutLevel, type Level, type LevelLayout, type Net } from "./level";
 import { buildTree, type Tree } from "./tree";
 
@@ -42,7 +42,7 @@ interface NetHere {
   source: Point;
   targets: Point[];
   /** Where each target is among them, by `nameOf`. */
-  indices: Map<string, number>;
+  indices: Map<number, number>;
 }
 
 /** An end of a net before sizes are known: a child, or a port of the box itself. */
@@ -53,13 +53,12 @@ interface Point {
 
 const PADDING = 12;
 const MARGIN = 16;
-const KINDS: EdgeKind[] = ["tensor", "memory", "gradient"];
 const GRADIENT_ASIDE = 5;
 
 export function layout(graph: Graph, isOpen: IsOpen, options: LayoutOptions = {}, memo: Memo = new Map()): Scene {
   const turned = options.direction === "right";
   const tree = buildTree(graph, isOpen);
-  const sizes = tree.visible.map((item) => measure(graph.items[item], tree.isOpen[item], tree.hasOut[item], turned));
+  const sizes = tree.visible.map((item) => measured(graph.items[item], tree.isOpen[item], tree.hasOut[item], turned));
   const sizeOf = new Map(tree.visible.map((item, at) => [item, sizes[at]]));
   const contents = collectNets(tree);
   for (let at = tree.open.length - 1; at >= -1; at--) {
@@ -70,7 +69,16 @@ export function layout(graph: Graph, isOpen: IsOpen, options: LayoutOptions = {}
   return turned ? turn(scene) : scene;
 }
 
-const source = (from: number, kind: EdgeKind) => from * KINDS.length + KINDS.indexOf(kind);
+/** Measured once, however often a graph is laid out. */
+const known = new WeakMap<Item, Size[]>();
+
+function measured(item: Item, isOpen: boolean, hasOut: boolean, turned: boolean): Size {
+  let sizes = known.get(item);
+  if (!sizes) known.set(item, (sizes = []));
+  return (sizes[Number(isOpen) * 4 + Number(hasOut) * 2 + Number(turned)] ??= measure(item, isOpen, hasOut, turned));
+}
+
+const source = (from: number, kind: EdgeKind) => from * EDGE_KINDS.length + EDGE_KINDS.indexOf(kind);
 
 /** Cut every edge at the borders it crosses; pieces of one source within one box are one net. */
 function collectNets(tree: Tree): Map<number, Content> {
@@ -114,7 +122,7 @@ function connect(content: Content, key: number, from: Point, to: Point): void {
   net.targets.push(to);
 }
 
-const nameOf = (point: Point) => point.place + point.index;
+const nameOf = ({ place, index }: Point) => 3 * index + (place === "child" ? 0 : place === "in" ? 1 : 2);
 
 /** Lay out what is inside a box, or take the layout of an equal one. */
 function layContent(
@@ -179,45 +187,64 @@ function wrap(level: LevelLayout, given: Level, least: number, id: number, isTop
   };
 }
 
+/** A box with its place. Its texts are made when somebody draws them. */
+class LaidBox implements Box {
+  constructor(
+    readonly item: number, readonly parent: number, readonly depth: number,
+    public x: number, public y: number, public width: number, public height: number,
+    readonly form: Box["form"], private readonly size: Size, private readonly seenWidth: number,
+  ) {}
+
+  get texts(): Text[] {
+    return this.size.texts(this.seenWidth);
+  }
+
+  /** For Python: the fields of a box, as JSON has them. */
+  toJSON(): Box {
+    const { item, parent, depth, x, y, width, height, form, texts } = this;
+    return { item, parent, depth, x, y, width, height, form, texts };
+  }
+}
+
 /** Give every box and every route its place in the picture. */
 function assemble(
   tree: Tree, contents: Map<number, Content>, sizeOf: Map<number, Size>, turned: boolean,
 ): Scene {
   const top = contents.get(-1)!.inside!;
   const boxes: Box[] = [];
-  const boxOf = new Map<number, number>([[-1, -1]]);
-  const origin = new Map<number, [number, number]>([[-1, [0, 0]]]);
+  const boxOf = new Int32Array(tree.parent.length).fill(-1);
   for (const item of tree.visible) {
     const around = tree.parent[item];
     const { inside } = contents.get(around)!;
-    const [x0, y0] = origin.get(around)!;
+    const parent = around < 0 ? -1 : boxOf[around];
+    const [x0, y0] = parent < 0 ? [0, 0] : [boxes[parent].x, boxes[parent].y];
     const own = contents.get(item)?.inside;
     const size = sizeOf.get(item)!;
     const at = tree.place[item];
     const [width, height] = own ? [own.width, own.height] : [size.width, size.height];
     const x = x0 + inside!.left + inside!.level.x[at] - width / 2;
     const y = y0 + inside!.top + inside!.level.y[at];
-    origin.set(item, [x, y]);
-    boxOf.set(item, boxes.length);
-    const parent = boxOf.get(around)!;
+    boxOf[item] = boxes.length;
     const depth = parent < 0 ? 0 : boxes[parent].depth + 1;
     const form = own ? "open" : tree.hasInside[item] ? "closed" : "node";
-    const texts = size.texts(turned ? height : width);
-    boxes.push({ item, parent, depth, x, y, width, height: height - (own ? 0 : size.below), form, texts });
+    const seen = height - (own ? 0 : size.below);
+    boxes.push(new LaidBox(item, parent, depth, x, y, width, seen, form, size, turned ? height : width));
   }
   const routes: Route[] = [];
   const forward = new Map<string, Route>();
+  const hasGradients = tree.links.some(({ kind }) => kind === "gradient");
   for (const link of tree.links) {
-    const ends = { from: boxOf.get(link.from)!, to: boxOf.get(link.to)!, edges: link.edges, kind: link.kind };
-    const depth = link.common < 0 ? 0 : boxes[boxOf.get(link.common)!].depth + 1;
+    const ends = { from: boxOf[link.from], to: boxOf[link.to], edges: link.edges, kind: link.kind };
+    const depth = link.common < 0 ? 0 : boxes[boxOf[link.common]].depth + 1;
     if (link.kind === "gradient") {
       const along = forward.get(`${link.to}>${link.from}`);
       if (along) routes.push({ ...ends, depth, points: aside(along.points), back: along.back });
       continue;
     }
-    const { points, back } = trace(link, tree, contents, origin, boxes, boxOf);
+    const { points, back } = trace(link, tree, contents, boxes, boxOf);
     const route: Route = { ...ends, depth, points, back };
-    if (link.kind === "tensor" || !forward.has(`${link.from}>${link.to}`)) forward.set(`${link.from}>${link.to}`, route);
+    const name = hasGradients ? `${link.from}>${link.to}` : "";
+    if (name && (link.kind === "tensor" || !forward.has(name))) forward.set(name, route);
     routes.push(route);
   }
   return { width: top.width, height: top.height, direction: turned ? "right" : "down", boxes, routes };
@@ -225,18 +252,17 @@ function assemble(
 
 /** Follow a link through all the boxes it crosses. */
 function trace(
-  link: Tree["links"][number], tree: Tree, contents: Map<number, Content>, origin: Map<number, [number, number]>,
-  boxes: Box[], boxOf: Map<number, number>,
+  link: Tree["links"][number], tree: Tree, contents: Map<number, Content>, boxes: Box[], boxOf: Int32Array,
 ): { points: number[]; back: boolean } {
   const key = source(link.from, link.kind);
   // The strip below a box, with the shape of what it gives, belongs to the line.
-  const start = boxes[boxOf.get(link.from)!];
+  const start = boxes[boxOf[link.from]];
   const points: number[] = [];
   let back = false;
   const add = (box: number, to: Point) => {
     const content = contents.get(box)!;
     const inside = content.inside!;
-    const [x0, y0] = origin.get(box)!;
+    const [x0, y0] = box < 0 ? [0, 0] : [boxes[boxOf[box]].x, boxes[boxOf[box]].y];
     const index = content.netIndex.get(key)!;
     const net = content.nets.get(key)!;
     const place = net.indices.get(nameOf(to))!;

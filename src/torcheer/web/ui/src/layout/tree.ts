@@ -1,6 +1,6 @@
 /** What is to be seen of a graph when some of its items are open, and which seen things its edges link. */
 
-import type { EdgeKind, Graph } from "../scene/graph";
+import { EDGE_KINDS, type EdgeKind, type Graph } from "../scene/graph";
 
 /** All edges of a kind between two seen items. */
 export interface Link {
@@ -63,13 +63,13 @@ export function buildTree(graph: Graph, isOpen: (item: number) => boolean): Tree
 }
 
 function linkUp(graph: Graph, seenAs: Int32Array, depth: Int32Array, parent: number[]): Link[] {
-  const links = new Map<string, Link>();
+  const links = new Map<number, Link>(); // numbers as keys: texts would cost more than all the rest
   graph.edges.forEach((edge, index) => {
     const from = seenAs[edge.from];
     const to = seenAs[edge.to];
     // What happens inside a closed box is not seen; an op that feeds itself is.
     if (from === to && (from !== edge.from || from !== edge.to)) return;
-    const key = `${from}>${to}${edge.kind}`;
+    const key = (from * parent.length + to) * EDGE_KINDS.length + EDGE_KINDS.indexOf(edge.kind);
     const known = links.get(key);
     if (known) {
       known.edges.push(index);

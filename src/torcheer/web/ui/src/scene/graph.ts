@@ -15,6 +15,8 @@ export type Role =
   | "changed";
 
 /** A tensor passed on; one read from memory that another op wrote; a gradient flowing back. */
+export const EDGE_KINDS: readonly EdgeKind[] = ["tensor", "memory", "gradient"];
+
 export type EdgeKind = "tensor" | "memory" | "gradient";
 
 export interface Item {
