@@ -111,6 +111,43 @@ def watch_training(model: torch.nn.Module, images: torch.Tensor, labels: torch.T
                 print(f"step {alert.step}: {alert.message}")
 
 
+class Rewritten(torch.nn.Module):
+    """ResidualNet again: channels last, convolutions as products with patches, and perhaps a mistake."""
+
+    def __init__(self, model: ResidualNet, residual_first: bool) -> None:
+        super().__init__()
+        self.residual_first = residual_first
+        for name, tensor in model.state_dict().items():
+            self.register_buffer(name.replace(".", "_"), tensor.clone())
+
+    def convolve(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        patches = F.unfold(x.movedim(-1, 1), 3, padding=1).transpose(1, 2)
+        weight = getattr(self, f"{name}_weight").flatten(1)
+        return (patches @ weight.T).reshape(*x.shape[:3], -1) + getattr(self, f"{name}_bias", 0)
+
+    def normalize(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        mean, var, weight, bias = (
+            getattr(self, f"{name}_{part}") for part in ("running_mean", "running_var", "weight", "bias")
+        )
+        return (x - mean) / (var + 1e-5).sqrt() * weight + bias
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = self.convolve(images.movedim(1, -1), "stem")
+        for block in ("blocks_0", "blocks_1"):
+            y = self.normalize(self.convolve(x, f"{block}_conv1"), f"{block}_norm1").clamp(min=0)
+            y = self.normalize(self.convolve(y, f"{block}_conv2"), f"{block}_norm2")
+            x = (y + x).clamp(min=0) if self.residual_first else y.clamp(min=0) + x
+        return x.mean((1, 2)) @ self.head_weight.T + self.head_bias
+
+
+def compare_with_a_copy(model: ResidualNet, images: torch.Tensor) -> None:
+    heading("11. Compare with the same network written again: tl.compare(model, rewritten, images)")
+    model.eval()
+    print(tl.compare(model, Rewritten(model, residual_first=True).eval(), images))
+    heading("12. And with a mistake in it: the residual added after the activation")
+    print(tl.compare(model, Rewritten(model, residual_first=False).eval(), images))
+
+
 def main() -> None:
     torch.manual_seed(0)
     model = ResidualNet()
@@ -124,6 +161,7 @@ def main() -> None:
     show_loop()
     check(model, images)
     watch_training(model, images, labels)
+    compare_with_a_copy(model, images)
 
 
 if __name__ == "__main__":

@@ -157,6 +157,13 @@ def test_demo_watches_a_training(demo: str) -> None:
     assert "gradient norm" in section(demo, 10)
 
 
+def test_demo_ends_with_a_planted_bug_found(demo: str) -> None:
+    assert section(demo, 11).startswith("EQUAL: A is ResidualNet, B is Rewritten")
+    first = section(demo, 12).split("First divergence: ")[1]
+    assert "x = (y + x).clamp(min=0) if self.residual_first else y.clamp(min=0) + x" in first.split("Outputs")[0]
+    assert "out += x" in first.split("  B: ")[0]
+
+
 @pytest.mark.parametrize(
     ("model", "inputs", "shape"),
     [
