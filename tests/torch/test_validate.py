@@ -125,6 +125,17 @@ def test_an_argument_that_changes_nothing_is_found() -> None:
     assert any("sum_1" in failure and "does not change it" in failure for failure in found["influence"])
 
 
+def test_an_out_argument_says_where_the_result_goes() -> None:
+    def model(x: Tensor) -> Tensor:
+        out = torch.zeros_like(x)
+        torch.cumsum(x, 0, out=out)
+        return out * 2
+
+    validation = tl.validate(model, torch.rand(3, 2))
+    assert validation, str(validation)
+    assert "1 × the argument says where the result goes" in str(validation)
+
+
 def test_a_run_that_is_not_the_plain_run_is_found() -> None:
     class Moody(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
