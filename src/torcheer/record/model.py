@@ -310,9 +310,7 @@ class Run:
     error: str | None = None  # the exception that ended the run
     execution: str = "real"  # "real" | "fake": shapes only, nothing was computed
     measured: tuple[str, ...] = ()  # what was switched on: "time", "memory", "flops", "nan"
-    clock: str | None = (
-        None  # of Record.timings: "wall" or "thread", the host's; "device", that of the accelerator's own events
-    )
+    clock: str | None = None  # of Record.timings: the host's, "wall" or "thread", or "device", the accelerator's own
     num_repeats: int = 0  # of the time pass
     num_warm_up: int = 0  # runs before it that were not measured
 
