@@ -101,14 +101,14 @@ class B(nn.Module):
         for place in range(2):
             x = self.block(x, f"s1b{place}")
         if self.bug != "norm before downsampling omitted":
-            x = self.norm(x, "downn")
+            x = self.norm(x, "downn")  # label: residual omitted in one block
         x = F.conv2d(x, w["down_w"], w["down_b"], stride=2)  # label: norm before downsampling omitted
         for place in range(2):
-            x = self.block(x, f"s2b{place}")  # label: residual omitted in one block
+            x = self.block(x, f"s2b{place}")
         if self.bug == "head norm before pooling":
             x = F.adaptive_avg_pool2d(self.norm(x, "headn"), 1)  # label: head norm before pooling
         else:
-            x = F.adaptive_max_pool2d(x, 1) if self.bug == "pooled by maximum" else F.adaptive_avg_pool2d(x, 1)  # label: pooled by maximum, residual omitted in one block
+            x = F.adaptive_max_pool2d(x, 1) if self.bug == "pooled by maximum" else F.adaptive_avg_pool2d(x, 1)  # label: pooled by maximum
             x = self.norm(x, "headn")
         x = F.conv2d(x, w["head_w"][:, :, None, None], w["head_b"]).flatten(1)
         return x.flip(1) if self.bug == "logits in reverse" else x  # label: logits in reverse
