@@ -70,7 +70,8 @@ def main() -> None:
             for verdict, said in attempt(lambda name=name, seed=seed: equal_verdicts(name, seed), 2):
                 num_equal += 1
                 alarms += verdict != "equal"
-                print(f"{name:12s} {'(equal)':42s} {verdict:12s} {said if verdict != 'equal' or chosen.verbose else ''}")
+                told = said if verdict != "equal" or chosen.verbose else ""
+                print(f"{name:12s} {'(equal)':42s} {verdict:12s} {told}")
             for bug in pairs.pair(name).BUGS:
                 [(rank, said)] = attempt(lambda name=name, bug=bug, seed=seed: [rank_of(name, bug, seed)], 1)
                 counts[rank] = counts.get(rank, 0) + 1
