@@ -177,8 +177,8 @@ def _widened(a: Any, b: Any, inputs: Any, learns: bool) -> tuple[Any, Any, Any, 
     low = [name for name, model in zip("AB", (a, b), strict=True) if is_low(model)]
     if not low:
         return a, b, inputs, []
-    note = f"{' and '.join(low)} computes in low precision: copies in float32 were compared"
-    wide = [widened(model, inp) for model, inp in zip((a, b), inputs, strict=True)]
+    note = f"{' and '.join(low)} in low precision: copies in float32, with weights rounded alike, were compared"
+    wide = [widened(model, inp, other) for model, inp, other in zip((a, b), inputs, (b, a), strict=True)]
     return wide[0][0], wide[1][0], tuple(inp for _, inp in wide), [note]
 
 

@@ -28,10 +28,13 @@ TRANSFORMS: dict[str, Transform] = {
 
 
 def transform(name: str) -> Transform:
-    """The transform of this name; ``"axes 2,3,1,0"`` brings the axes into this order."""
+    """The transform of this name; ``"axes 2,3,1,0"`` brings the axes into this order, ``"row"``
+    makes a vector the row of a matrix."""
     if name.startswith("axes "):
         axes = tuple(int(axis) for axis in name.removeprefix("axes ").split(","))
         return lambda array: np.ascontiguousarray(np.transpose(array, axes))
+    if name == "row":
+        return lambda array: array.reshape(1, -1)
     return TRANSFORMS[name]
 
 

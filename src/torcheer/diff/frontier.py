@@ -35,6 +35,20 @@ _FAMILIES = (
 _FAMILY = {name: place for place, names in enumerate(_FAMILIES) for name in names.split()}
 
 
+# Steps that an op is written out in, any of which may come first.
+_NORM_STEPS = ("mean", "var", "var_mean", "sub", "pow", "mul", "sum")
+STEPS = {
+    "native_layer_norm": _NORM_STEPS,
+    "native_group_norm": _NORM_STEPS,
+    "native_batch_norm": _NORM_STEPS,
+    "_native_batch_norm_legit_no_training": _NORM_STEPS,
+    "_fused_rms_norm": _NORM_STEPS,
+    "_softmax": ("amax", "max", "sub", "exp"),
+    "silu": ("sigmoid", "neg"),
+    "gelu": ("mul", "pow", "div", "erf"),
+}
+
+
 def family(name: str) -> int | str:
     """What job a function does."""
     return _FAMILY.get(name, name.rstrip("_"))
@@ -143,13 +157,16 @@ class Search:
 
     def follow_steps(self, found: list[Candidate]) -> bool:
         """Follow B through the steps of an op that A has as one; whether that moved the frontier."""
-        nodes_a, nodes_b = self.a.graph.nodes, self.b.graph.nodes
-        moved = [
-            follow(self.alignment, nodes_a[one.a], nodes_b[one.b])
-            for one in found[:6]
-            if one.a is not None and one.b is not None and nodes_a[one.a].name != nodes_b[one.b].name
-        ]
-        return any(moved)
+        nodes_a, moved = self.a.graph.nodes, False
+        for one in found[:6]:
+            if one.b is not None:
+                node = self.b.graph.nodes[one.b]
+                readers = dict.fromkeys(index for cls in sorted(self._in_a(node)) for index in self._readers_of(cls))
+                for index in readers:
+                    other = nodes_a[index]
+                    if other.name != node.name and self.a.makes_unknown(other):
+                        moved = follow(self.alignment, other, node) or moved
+        return moved
 
     def _open(self, half: Half) -> Iterator[Node]:
         for index in sorted(half.reaching):
@@ -235,7 +252,7 @@ class Search:
         """Tell a step that B leaves out from one that it adds."""
         made = {self.a.graph.class_of(v) for v in twin.outputs}
         after = [self.a.graph.nodes[i] for cls in made for i in self.a.graph.readers.get(cls, ())]
-        if any(family(one.name) == family(node.name) for one in after):
+        if any(family(one.name) == family(node.name) or node.name in STEPS.get(one.name, ()) for one in after):
             found.kind, found.strength = "missing", 18
             found.why = f"A does {twin.name} first; B goes on without it"
             return
@@ -251,16 +268,14 @@ class Search:
         for index in sorted(self.b.reaching):
             node = graph.nodes[index]
             if node.is_scaling and self.b.is_open(node):
-                factor = self._factor_after(node)
-                why = (
-                    f"what comes of it is {factor:.4g} times A's" if factor else "it scales by a factor that A has not"
-                )
+                factor, is_added = self._factor_after(node)
+                why = f"what comes of it is {factor:.4g} times A's" if factor else "it scales by a factor A has not"
                 twin, _ = self.twin(node)
-                strength = 24 if factor else 5
+                strength = 24 if factor or is_added else 5
                 yield Candidate("op", index, None if twin is None else twin.index, why, strength, index)
 
-    def _factor_after(self, node: Node) -> float | None:
-        """By which factor the next result of B is another than A's; None where it is no factor."""
+    def _factor_after(self, node: Node) -> tuple[float | None, bool]:
+        """By which factor the next result of B is another than A's, if it is one; and whether A goes on unscaled."""
         graph = self.b.graph
         for index in graph.readers.get(graph.class_of(node.outputs[0]), ()):
             reader = graph.nodes[index]
@@ -270,8 +285,11 @@ class Search:
             wanted = self.alignment.sketches[0].get(self.a.graph.class_of(twin.outputs[0]))
             have = self.alignment.sketches[1].get(graph.class_of(reader.outputs[0]))
             if wanted is not None and have is not None and (factor := proportional(wanted, have)):
-                return factor
-        return None
+                return factor, False
+            direct = {self.a.graph.class_of(value) for value in twin.inputs}
+            if self._in_a(node) <= direct and self._in_a(reader) == direct:
+                return None, True
+        return None, False
 
     def _misplaced(self, found: list[Candidate]) -> Iterator[Candidate]:
         """Where an op is given A's numbers in other places, what put them there."""
@@ -347,9 +365,21 @@ class Search:
             if self._is_reordered(node):
                 yield Candidate("order", index, self._maker(self.alignment.alike[cls][0]), "", 30, index)
                 continue
+            if self._is_altered(node):
+                yield Candidate(
+                    "op", index, None, "it puts A's numbers together again, some of them altered", 12, index
+                )
+                continue
             twin = self._other_pick(node)
             if twin is not None:
                 yield Candidate("op", index, twin.index, "it picks other elements than A does", 25, index)
+
+    def _is_altered(self, node: Node) -> bool:
+        """Whether an op joins pieces of one known tensor to something else of the same shape."""
+        roots = set().union(*(self.b.roots(value) for value in node.inputs)) if len(node.inputs) > 1 else set()
+        if len(roots) != 1 or (cls := next(iter(roots))) not in self.b.known:
+            return False
+        return self.b.graph.value(node.outputs[0]).shape == self.b.graph.value(cls).shape
 
     def _is_reordered(self, node: Node) -> bool:
         """Whether A has the same numbers, in the shape of what the op returns, in another order."""

@@ -19,9 +19,9 @@ def notes_about(a: Recording, b: Recording) -> list[str]:
     if one.run.training != other.run.training:
         modes = ["training" if record.run.training else "eval" for record in (one, other)]
         notes.append(f"A ran in {modes[0]} mode and B in {modes[1]} mode: dropout and batch norm behave otherwise")
-    types = [_types(record) for record in (one, other)]
-    if types[0] != types[1]:
-        notes.append(f"A computes in {', '.join(types[0])} and B in {', '.join(types[1])}")
+    own = [_types(record) for record in (one, other)]
+    if own[0] != own[1] and own[0] and own[1]:
+        notes.append(f"A computes in {', '.join(own[0])} and B in {', '.join(own[1])}")
     random = [_calls(record, _RANDOM) for record in (one, other)]
     for side, calls in zip("AB", random, strict=True):
         if calls:

@@ -12,13 +12,19 @@ _DEEPEST = 12  # ops to walk back
 def misplaced(
     alignment: Alignment, node_a: Node, node_b: Node, depth: int = _DEEPEST
 ) -> tuple[Node, Node | None] | None:
-    """The op of B (and what it stands for in A) that brings an input of two like ops into another order than A's."""
-    if node_a.name != node_b.name or len(node_a.inputs) != len(node_b.inputs):
-        return None
-    for value_a, value_b in zip(node_a.inputs, node_b.inputs, strict=True):
-        if _is_misplaced(alignment, value_a, value_b):
-            return _origin(alignment, value_a, value_b, depth)
+    """The op of B (and what it stands for in A) that brings an input of two ops into another order than A's."""
+    for value_b in node_b.inputs:
+        for value_a in node_a.inputs:
+            # Unlike ops may be written for unlike orders of axes, but not for an order inside one.
+            like = node_a.name == node_b.name or _is_split(alignment, value_b)
+            if like and _is_misplaced(alignment, value_a, value_b):
+                return _origin(alignment, value_a, value_b, depth)
     return None
+
+
+def _is_split(alignment: Alignment, value_b: int) -> bool:
+    match = alignment.by_b.get(alignment.b.class_of(value_b))
+    return match is not None and match.found.layout.startswith("split")
 
 
 def _is_misplaced(alignment: Alignment, value_a: int, value_b: int) -> bool:

@@ -91,7 +91,7 @@ class _Index:
             best: Piece | None = None
             length = 0
             for name, own in self.weights.items():
-                for transform, source in _turned(own)[:2] if own.ndim < 3 else [("same", own)]:
+                for transform, source in _as_rows(own, array.ndim):
                     piece, rows = _run_of_rows(array, row, name, transform, source)
                     if rows > length:
                         best, length = piece, rows
@@ -118,6 +118,13 @@ def _run_of_rows(array: Array, row: int, name: str, transform: str, source: Arra
             length = rows
     # A single number may be anywhere by chance.
     return (best, length) if length > 1 or array[row].size > 1 or len(array) == 1 else (None, 0)
+
+
+def _as_rows(array: Array, ndim: int) -> list[tuple[str, Array]]:
+    """Ways in which a tensor may be part of one that others are joined to."""
+    if array.ndim == 1 and ndim == 2:
+        return [("row", array.reshape(1, -1))]
+    return _turned(array) if array.ndim < 3 else [("same", array)]
 
 
 def _turned(array: Array) -> list[tuple[str, Array]]:

@@ -16,9 +16,15 @@ def is_low(model: Any) -> bool:
     return any(tensor.dtype in _LOW for tensor in tensors)
 
 
-def widened(model: torch.nn.Module, inp: Any) -> tuple[torch.nn.Module, Any]:
-    """The model and its input in single precision; those that are already stay as they are."""
-    return copy.deepcopy(model).float() if is_low(model) else model, _wide(inp)
+def widened(model: torch.nn.Module, inp: Any, rounded_as: torch.nn.Module) -> tuple[torch.nn.Module, Any]:
+    """The model and its input in single precision, its weights rounded as the other model's are."""
+    low = _low_type(model) or _low_type(rounded_as)
+    return copy.deepcopy(model).to(low).float() if low is not None else model, _wide(inp)
+
+
+def _low_type(model: torch.nn.Module) -> torch.dtype | None:
+    tensors = [*model.parameters(), *model.buffers()]
+    return next((tensor.dtype for tensor in tensors if tensor.dtype in _LOW), None)
 
 
 def _wide(inp: Any) -> Any:
