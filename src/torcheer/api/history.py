@@ -9,10 +9,10 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from torcheer.errors import CaptureError, RecordFileError
-from torcheer.history import ModelHistory
+from torcheer.history import ModelHistory, Ranks
 from torcheer.record import file
 from torcheer.record.interrupts import no_interrupts
 
@@ -118,12 +118,23 @@ def _are_keys(layers: LayersToSave) -> bool:
     return layers is not None and not callable(layers) and not (isinstance(layers, str) and layers in {"all", "none"})
 
 
-def load(path: str | os.PathLike[str], *, arrays: bool = False) -> ModelHistory:
+@overload
+def load(path: str | os.PathLike[str], *, arrays: bool = False) -> ModelHistory: ...
+
+
+@overload
+def load(path: list[str | os.PathLike[str]], *, arrays: bool = False) -> Ranks: ...
+
+
+def load(path: str | os.PathLike[str] | list[str | os.PathLike[str]], *, arrays: bool = False) -> ModelHistory | Ranks:
     """Open a recording that ``history.save`` or ``save_to`` wrote. Needs torch only for contents of tensors.
 
-    path: the folder of the recording: ``"run.tch"``.
+    path: the folder of the recording: ``"run.tch"``. A list of them, one per rank of a distributed run, opens them
+        side by side.
     arrays: contents are numpy arrays, but for dtypes that numpy lacks, and torch is not imported.
     """
+    if isinstance(path, list):
+        return Ranks([load(one, arrays=arrays) for one in path])
     record, payloads = file.read(path, arrays=arrays)
     return ModelHistory(record, payloads)
 

@@ -9,6 +9,7 @@ from torcheer.history.layer_view import LayerView
 from torcheer.history.model_history import ModelHistory
 from torcheer.history.module_view import CallView, ModuleView, ParamView
 from torcheer.history.op_view import OpView
+from torcheer.history.ranks import Ranks
 from torcheer.history.session import Session
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "ModuleView",
     "OpView",
     "ParamView",
+    "Ranks",
     "Session",
 ]

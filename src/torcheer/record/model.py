@@ -313,6 +313,8 @@ class Run:
     clock: str | None = None  # of Record.timings: the host's, "wall" or "thread", or "device", the accelerator's own
     num_repeats: int = 0  # of the time pass
     num_warm_up: int = 0  # runs before it that were not measured
+    rank: int | None = None  # of this process among those that ran the model together; None: there was one only
+    world_size: int | None = None  # how many of them
 
 
 @dataclass(slots=True)

@@ -71,6 +71,10 @@ def fsdp_twice() -> tuple[Any, Tensor]:
 
 def check_gathered_contents(history: ModelHistory) -> None:
     """What a product read of the gathered weight is its value, or is refused; it is never what came to lie there."""
+    for raw in history.record.ops:
+        if raw.name == "linear":
+            params = [history.record.params[param].address for param in raw.params]
+            assert params == ["first.weight", "first.bias"], "the sharded params are the ones that are read"
     for op in history:
         if op.name == "linear" and op.has_contents:
             read = {edge.argument: edge.parent for edge in op.edges}

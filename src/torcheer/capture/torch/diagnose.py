@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torcheer.capture.torch.tape import CALL, Tape
-from torcheer.record.model import Diagnostic, Record
+from torcheer.record.model import Diagnostic, Op, Record
 
 
 def diagnose(tape: Tape, record: Record) -> list[Diagnostic]:
@@ -26,6 +26,7 @@ def diagnose(tape: Tape, record: Record) -> list[Diagnostic]:
                 "Kernels that the compiler fuses may round differently.",
             )
         )
+    notes += _left_torch(record)
     returned = record.run.output_structure
     if returned in {"generator", "async_generator", "coroutine"}:
         notes.append(
@@ -36,6 +37,34 @@ def diagnose(tape: Tape, record: Record) -> list[Diagnostic]:
             )
         )
     return notes
+
+
+# Calls that hand contents to something PyTorch's modes do not see, and calls that bring contents back.
+_LEAVING = frozenset({"torch.Tensor.numpy", "torch.Tensor.__array__", "torch.Tensor.tolist", "torch.Tensor.__dlpack__"})
+# torch.from_numpy is seen as the ATen call it ends with.
+_COMING = frozenset(  # by function
+    {"aten.lift_fresh.default", "torch.tensor", "torch.as_tensor", "torch.frombuffer", "torch.from_dlpack"}
+)
+
+
+def _left_torch(record: Record) -> list[Diagnostic]:
+    """The first place where tensors came from numpy or Python after contents had gone there."""
+    left: Op | None = None
+    for op in record.ops:
+        if op.function in _LEAVING and op.parents:
+            left = left or op
+        elif left is not None and op.function in _COMING and not op.parents:
+            short = left.function.rsplit(".", 1)[-1].strip("_")
+            return [
+                Diagnostic(
+                    "dataflow-left-torch",
+                    f"The model took contents out of PyTorch ({short}) and made a tensor from outside of it later. "
+                    "What happened in between is not recorded: the new tensor has no parents, though it may depend on "
+                    "earlier ones.",
+                    op.index,
+                )
+            ]
+    return []
 
 
 def _is_compiled(raw: Any) -> bool:

@@ -64,6 +64,8 @@ class FunctionLevel(TorchFunctionMode):
         site = tape.site(sys._getframe(self.caller))
         outer = tape.op
         tape.op = index
+        if tape.is_sharded:
+            tape.note_gathered(args)
         leaf = self.leaves.get(id(func))
         seq = sequence_nr()
         start = tape.now()

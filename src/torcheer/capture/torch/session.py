@@ -83,6 +83,9 @@ class TorchSession:
         """Call the model. Whatever it raises comes through as it is; the record then ends there."""
         tape, facts = self.tape, self.run_facts
         tape.root = self.model
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            tape.is_sharded = True
+            facts.rank, facts.world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
         facts.seed = torch.initial_seed()
         facts.grad_enabled = torch.is_grad_enabled()
         facts.training = bool(getattr(self.model, "training", False))

@@ -99,7 +99,19 @@ def describe_structure(structure: Structure, tape: Tape) -> tuple[list[Module], 
         else:
             params[index].aliases += (address,)
         modules[position].params += (index,)
+    for ref, (module_id, name) in tape.gathered.items():
+        held = structure.positions.get(module_id)
+        if held is not None:
+            for index in modules[held].params:
+                if _names(params[index], addresses[held], name):
+                    refs.setdefault(ref, index)
     return modules, params, refs
+
+
+def _names(param: Param, address: str, name: str) -> bool:
+    """Is this the module's param of that name?"""
+    full = f"{address}.{name}" if address else name
+    return full == param.address or full in param.aliases
 
 
 def _module(module: Any, address: str, parent: int | None) -> Module:

@@ -165,6 +165,8 @@ class Tape:
         self.forward_end = 0  # number of events of the forward pass; those of backward passes follow
         self.has_compiled_code = False
         self.is_paused = False  # ATen calls are torcheer's own
+        self.is_sharded = False  # modules may have gathered params in place of their own while they run
+        self.gathered: dict[int, tuple[int, str]] = {}  # number of such a param → id() of its module, its name there
         self.is_lazy = False  # there are conjugated, negated or zero tensors, which PyTorch resolves before a call
         self.root: Any = None  # the model
         self.root_entered = False
@@ -350,6 +352,15 @@ class Tape:
         if kind.name in _LAZY:
             self.is_lazy = True
         return kind
+
+    def note_gathered(self, args: tuple[Any, ...]) -> None:
+        """Note which params of the running module these are; FSDP puts its own back when the module ends."""
+        for value in args:
+            if type(value) is Parameter and (ref := self.ref(value)) not in self.gathered:
+                module = self.present_module()
+                for name, param in getattr(module, "_parameters", {}).items():
+                    if param is value:
+                        self.gathered[ref] = (id(module), name)
 
     def present_module(self) -> Any:
         """The module whose call is running. Until it ends, its event is the module itself."""
