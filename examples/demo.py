@@ -1,10 +1,13 @@
 """What ``make demo`` shows: a small residual network recorded once, and what the record tells.
 
-python examples/demo.py
+python examples/demo.py [--close]
+
+The explorer it opens at the end lives on for ten minutes after the last look; --close ends it at once.
 """
 
+import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 import torch
 import torch.nn.functional as F
@@ -90,25 +93,36 @@ def check(model: torch.nn.Module, images: torch.Tensor) -> None:
     print(tl.validate(model, images))
 
 
-def watch_training(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> None:
+def watch_training(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> Path:
     heading("10. Watch it train: tl.watch(model, log_freq=1)")
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    with TemporaryDirectory() as folder:
-        # backend="standalone", the default, follows it live in the browser as well.
-        with tl.watch(model, log_freq=1, backend="store", dir=folder, verbose=False) as w:
-            for _ in range(30):
-                loss = F.cross_entropy(model(images), labels)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                w.log(loss=loss)
-        with w.open() as run:
-            loss, name = run.scalars("loss").values, next(one.name for one in run.series if one.kind == "param_grad")
-            norm = run.rows(name)["norm"]
-            print(f"{len(run.series)} tensors over {len(norm)} steps; loss {loss[0]:.4f} to {loss[-1]:.4f}")
-            print(f"{name}: gradient norm {norm[0]:.4f} to {norm[-1]:.4f}")
-            for alert in run.alerts()[:3]:
-                print(f"step {alert.step}: {alert.message}")
+    folder = mkdtemp(prefix="torcheer-demo-")  # kept, since the explorer shows it
+    # backend="standalone", the default, follows it live in the browser as well.
+    with tl.watch(model, log_freq=1, backend="store", dir=folder, verbose=False) as w:
+        for _ in range(30):
+            loss = F.cross_entropy(model(images), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.log(loss=loss)
+    with w.open() as run:
+        loss, name = run.scalars("loss").values, next(one.name for one in run.series if one.kind == "param_grad")
+        norm = run.rows(name)["norm"]
+        print(f"{len(run.series)} tensors over {len(norm)} steps; loss {loss[0]:.4f} to {loss[-1]:.4f}")
+        print(f"{name}: gradient norm {norm[0]:.4f} to {norm[-1]:.4f}")
+        for alert in run.alerts()[:3]:
+            print(f"step {alert.step}: {alert.message}")
+    return Path(folder)
+
+
+def explore(
+    model: torch.nn.Module, images: torch.Tensor, history: tl.ModelHistory, diff: tl.Comparison, runs: Path
+) -> None:
+    heading("13. Look at it all in the browser: tl.explore(history, profile, diff, runs)")
+    profile = tl.profile(model, images, repeats=1)
+    server = tl.explore(history, profile, diff, runs)
+    if "--close" in sys.argv:
+        server.close()
 
 
 class Rewritten(torch.nn.Module):
@@ -140,12 +154,14 @@ class Rewritten(torch.nn.Module):
         return x.mean((1, 2)) @ self.head_weight.T + self.head_bias
 
 
-def compare_with_a_copy(model: ResidualNet, images: torch.Tensor) -> None:
+def compare_with_a_copy(model: ResidualNet, images: torch.Tensor) -> tl.Comparison:
     heading("11. Compare with the same network written again: tl.compare(model, rewritten, images)")
     model.eval()
     print(tl.compare(model, Rewritten(model, residual_first=True).eval(), images))
     heading("12. And with a mistake in it: the residual added after the activation")
-    print(tl.compare(model, Rewritten(model, residual_first=False).eval(), images))
+    diff = tl.compare(model, Rewritten(model, residual_first=False).eval(), images)
+    print(diff)
+    return diff
 
 
 def main() -> None:
@@ -160,8 +176,9 @@ def main() -> None:
     keep_some(model, images)
     show_loop()
     check(model, images)
-    watch_training(model, images, labels)
-    compare_with_a_copy(model, images)
+    runs = watch_training(model, images, labels)
+    diff = compare_with_a_copy(model, images)
+    explore(model, images, history, diff, runs)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def output_of(name: str, folder: Path, *arguments: str) -> str:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("demo")
-    printed = output_of("demo", folder)
+    printed = output_of("demo", folder, "--close")
     assert list(folder.iterdir()) == []
     return printed
 
@@ -48,6 +48,11 @@ def section(demo: str, number: int) -> str:
     """What the demo prints under one of its headings."""
     text = demo.split(f"---- {number}. ", 1)[1]
     return text.split("\n", 1)[1].split("---- ", 1)[0].strip()
+
+
+def test_the_demo_ends_with_the_address_of_an_explorer(demo: str) -> None:
+    assert section(demo, 13).startswith("Explorer: ")
+    assert re.match(r"Explorer: http://localhost:\d+/$", demo.strip().splitlines()[-1])
 
 
 def test_every_example_is_tested() -> None:

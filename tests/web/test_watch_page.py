@@ -223,6 +223,10 @@ def test_a_running_training_process_is_followed(page: Page, tmp_path: Path) -> N
             first = strip.get_attribute("aria-label")
             expect(strip).not_to_have_attribute("aria-label", first or "")
             assert training.poll() is None
+            # The last module's edge leads to the model's output, which has no name of its own.
+            driver.click(page, "2:1")
+            driver.graph_of(page).press("ArrowDown")
+            expect(page.locator("[aria-live=polite]")).to_have_text("output")
             # Killed, it is no longer live: nobody claims what is not so.
             training.kill()
             training.wait()

@@ -148,9 +148,9 @@ export function runGraph(structure: Structure): Graph {
   };
   const ports = new Map<string, number>();
   const addPorts = (role: "input" | "output") => {
-    for (const { path, shape } of root?.[role === "input" ? "inputs" : "outputs"] ?? []) {
+    for (const [index, { path, shape }] of (root?.[role === "input" ? "inputs" : "outputs"] ?? []).entries()) {
       const id = `${role}:${path}`;
-      ports.set(id, items.length);
+      ports.set(`${role}:${index}`, items.length); // edges name it by its place
       items.push({ ...EMPTY, id, role, title: `${role} ${path}`.trim(), out: role === "input" ? shape.join("×") : "" });
     }
   };
