@@ -238,3 +238,13 @@ def test_doctor_tells_what_does_not_work(monkeypatch: pytest.MonkeyPatch, capsys
     assert "✗ profiling" in printed
     assert "RuntimeError: no such thing" in printed
     assert printed.endswith("must be mended: see → above.\n")
+
+
+def test_profile_shows_the_columns_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["profile", f"{NETS}:Net", "-i", "2x4", "--backward", "--repeats", "1"]
+    assert main([*words, "--columns", "saved,needed", "--sort", "saved"]) == 0
+    titles = capsys.readouterr().out.split("─")[0].splitlines()[-1].split()
+    assert titles[0] == "module"
+    assert len(titles) >= 3
+    assert main([*words, "--columns", "no_such"]) == 2
+    assert "no_such" in capsys.readouterr().err

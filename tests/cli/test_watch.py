@@ -141,3 +141,11 @@ def test_what_is_asked_wrongly_is_told_before_training(
     printed = capsys.readouterr()
     assert told in printed.err
     assert "given" not in printed.out
+
+
+def test_nan_is_named_where_it_is_born(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("sick.py").write_text(TRAIN.replace("torch.relu(self", "torch.log(self"), encoding="utf-8")
+    assert watch("--nan", "stop", "sick.py", "3") == 1
+    told = capsys.readouterr().err
+    assert "log" in told
+    assert "sick.py:13" in told

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 DONE = 0  # equal, all well
-DIFFERENT = 1  # compare: not equal; doctor: something is missing; profile --fail-on-nan: NaN was born
+DIFFERENT = 1  # compare: not equal; doctor: something is missing; profile --fail-on-nan, watch --nan: NaN was born
 FAILED = 2  # it could not be done, or was not asked for rightly
 STATUS = {DONE: "done", DIFFERENT: "different", FAILED: "failed"}
 

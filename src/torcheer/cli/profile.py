@@ -1,6 +1,7 @@
 """examples:
   torcheer profile net.py:Net -i 8x3x224x224 --backward
   torcheer profile net.py:Net -i 8x3x224x224 --sort time --depth 2 --ops
+  torcheer profile net.py:Net -i 8x3x224x224 --backward --columns output,needed,saved --sort saved   what takes memory
   torcheer profile net.py:Net -i 1x128:int64 --fake      FLOPs and predicted memory; nothing is computed
   torcheer profile net.py:Net -i x.npy --measure nan --fail-on-nan        for CI
   torcheer profile net.py:Net -i x.npy -o report.html --chrome trace.json
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fake", action="store_true", help="compute nothing: shapes, FLOPs and predicted memory")
     parser.add_argument("--sort", metavar="COLUMN", help="order rows by a column, falling: time, memory, flops, …")
     parser.add_argument("--depth", type=int, metavar="N", help="how many levels of modules to show (all)")
+    parser.add_argument("--columns", metavar="NAMES", help="which columns, with commas between: output,saved,needed,…")
     parser.add_argument("--ops", action="store_true", help="show the operations of each module too")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the report: .html or .json")
     parser.add_argument("--chrome", type=Path, metavar="FILE", help="write a trace for Perfetto or chrome://tracing")
@@ -61,9 +63,13 @@ def run(given: argparse.Namespace) -> Answer:
             execution="fake" if given.fake else "real",
             **one.kwargs,
         )
-    text = report.table(sort=given.sort, depth=given.depth, ops=given.ops)
+    text = report.table(sort=given.sort, depth=given.depth, ops=given.ops, columns=_columns(given))
     has_nan = given.fail_on_nan and bool(report.alarms)
     return Answer(text, report.to_json(), _written(report, given), code=DIFFERENT if has_nan else 0)
+
+
+def _columns(given: Any) -> tuple[str, ...] | None:
+    return None if given.columns is None else tuple(filter(None, given.columns.split(",")))
 
 
 def _written(report: Report, given: Any) -> list[str]:

@@ -1,6 +1,7 @@
 """examples:
   torcheer watch train.py --epochs 3                     options of torcheer go before the script
   torcheer watch --log-freq 1 --name first train.py
+  torcheer watch --nan stop train.py                     end where NaN is born, and name the operation
   torcheer watch --backend store train.py                only keep it: look later with `torcheer open torcheer_runs`
   torcheer watch --backend tensorboard -m package.train
   torchrun --nproc-per-node 2 --no-python torcheer watch train.py
@@ -21,8 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torcheer.cli.answer import FAILED, Answer, say
-from torcheer.errors import WatchError
+from torcheer.cli.answer import DIFFERENT, FAILED, Answer, say
+from torcheer.errors import NonFiniteError, WatchError
 
 if TYPE_CHECKING:
     from torcheer.watching.watch import Watch
@@ -43,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="standalone: also show it live (default); store; tensorboard; wandb; several with commas between",
     )
+    parser.add_argument(
+        "--nan",
+        choices=("warn", "stop"),
+        help="check every step, and name the operation in which NaN is born; stop: end there, with exit code 1",
+    )
     parser.add_argument("--dir", metavar="FOLDER", help="where runs are kept (torcheer_runs)")
     parser.add_argument("--name", help="of the run (the model's class and the time)")
     parser.add_argument("--resume", action="store_true", help="go on with the run of that name")
@@ -61,6 +67,7 @@ def run(given: argparse.Namespace) -> Answer:
         "log": [one for one in given.log.split(",") if one],
         "log_freq": given.log_freq,
         "backend": given.backend.split(","),
+        "nan": given.nan,
         "dir": given.dir,
         "name": given.name,
         "resume": given.resume,
@@ -81,6 +88,9 @@ def _run_script(given: Any) -> int:
             runpy.run_module(given.script, run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(given.script, run_name="__main__")
+    except NonFiniteError as error:
+        say(f"torcheer: {error}")
+        return DIFFERENT
     except SystemExit as ended:
         if isinstance(ended.code, str):
             say(ended.code)
@@ -110,5 +120,16 @@ def _answer(watch: Watch, code: int) -> Answer:
         last, models = run.last_step, sorted({one.model for one in run.series})
     result = {"folder": str(watch.folder), "num_steps": watch.step + 1, "models": models, "alerts": alerts}
     lines = [f"Watched {watch.step + 1} steps, the last logged is {last}. See it: torcheer open {watch.folder}"]
-    lines += [f"step {alert['step']}: {alert['message']}" for alert in alerts]
+    lines += _told(alerts)
     return Answer("\n".join(lines), result, [str(watch.folder)], code=code)
+
+
+def _told(alerts: list[dict[str, Any]]) -> list[str]:
+    """The alerts as lines; what comes again and again is told once, with how often."""
+    steps: dict[str, list[int]] = {}
+    for alert in alerts:
+        steps.setdefault(alert["message"], []).append(alert["step"])
+    return [
+        f"step {given[0]}{f' and {len(given) - 1} times more' if len(given) > 1 else ''}: {message}"
+        for message, given in steps.items()
+    ]
