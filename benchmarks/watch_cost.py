@@ -1,26 +1,35 @@
-"""What watching costs a training step, beside plain training and beside the rivals, in one process, in turns.
+"""What watching costs, with the bars it has to clear: a training step beside plain training and beside the rivals, in
+one process, in turns; then memory, disk, readers, and whether the weights are the same.
 
-python benchmarks/watch_cost.py [mlp|resnet18|transformer] [--rivals] [--rounds N]
+python benchmarks/watch_cost.py [PART …] [--rivals] [--rounds N] [--json FILE]
 
+PART: mlp, resnet18, transformer, flat, memory, disk, reader, identical; default: all of them.
+--rivals: also torchexplorer, wandb.watch offline and TensorBoard histograms, those that are installed. torchexplorer
+    comes with `pip install --no-deps --target DIR torchexplorer==1.1.2 loguru flask pyperclip` and PYTHONPATH=DIR.
+cpu: processor time of the whole process, the writer's thread included, until everything is written. Bars are about
+    this one, as the rivals' figures are.
 wall: how long the training thread takes for its steps, one torch thread, the writer's thread beside it.
-cpu: processor time of the whole process, the writer's thread included, until everything is written.
-Each figure is the ratio of the fastest turns; a turn is some steps in a row, and turns of all rows alternate.
+A turn is some steps in a row, turns of all rows alternate; each figure is the median, over the rounds, of a turn's
+ratio to the plain turn beside it.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from watch_models import MODELS, Training, build
 from watch_rivals import rivals
+from watch_run import PARTS, Figure
 
 import torcheer as tl
 
@@ -61,26 +70,40 @@ def watched(name: str, model: str, folder: Path, log_freq: int) -> Row:
     return Row(name, training, watch._sink.writer.flush)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=list(MODELS))
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=[[], *MODELS, *PARTS], default=[])
     parser.add_argument("--rivals", action="store_true")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=0.25, help="plain training in a turn, about so long")
+    parser.add_argument("--json", type=Path, help="write the figures there too")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    figures: list[Figure] = []
+    rivals_cost: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for model in given.models or list(MODELS):
-            compare(model, Path(folder), given)
+        for part in given.parts or [*MODELS, *PARTS]:
+            found = PARTS[part]() if part in PARTS else compare(part, Path(folder), given, rivals_cost)
+            for figure in found:
+                print(figure, flush=True)
+                figures.append(figure)
+    if given.json is not None:
+        plain = {"torch": torch.__version__, "rivals": rivals_cost}
+        plain["figures"] = [{**figure._asdict(), "holds": figure.holds} for figure in figures]
+        given.json.write_text(json.dumps(plain, indent=1), encoding="utf-8")
+    missed = [figure.name for figure in figures if not figure.holds]
+    print(f"\n{len(figures) - len(missed)} of {len(figures)} bars hold" + "".join(f"\nmissed: {one}" for one in missed))
+    return bool(missed)
 
 
-def compare(model: str, folder: Path, given: argparse.Namespace) -> None:
+def compare(
+    model: str, folder: Path, given: argparse.Namespace, rivals_cost: list[dict[str, object]]
+) -> Iterator[Figure]:
+    """Turns of plain, watched and rivals' training."""
     plain = Row("plain", build(model))
-    rows = [
-        plain,
-        watched("torcheer, every step", model, folder, 1),
-        watched("torcheer, quiet steps", model, folder, 10**9),
-    ]
+    every = watched("torcheer, every step", model, folder, 1)
+    quiet = watched("torcheer, quiet steps", model, folder, 10**9)
+    rows = [plain, every, quiet]
     if given.rivals:
         rows += [Row(*rival) for rival in rivals(model, folder)]
     for row in rows:
@@ -94,26 +117,24 @@ def compare(model: str, folder: Path, given: argparse.Namespace) -> None:
         shift = turn % len(rows)
         for row in rows[shift:] + rows[:shift]:
             row.turn(steps)
-    report(model, rows, steps)
-
-
-def report(model: str, rows: list[Row], steps: int) -> None:
-    plain = rows[0]
-    print(f"\n{plain.training.name}: plain step {min(plain.wall_ms):.2f} ms, {steps} steps a turn")
-    print(f"{'':28}{'wall':>8}{'cpu':>8}{'median wall':>13}{'median cpu':>12}")
+    print(f"\n{plain.training.name}: plain step {min(plain.cpu_ms):.2f} ms, {steps} steps a turn")
+    print(f"{'':28}{'cpu':>8}{'wall':>8}   least cpu, least wall")
     for row in rows:
-        wall, cpu = min(row.wall_ms) / min(plain.wall_ms), min(row.cpu_ms) / min(plain.cpu_ms)
-        pairs = [a / b for a, b in zip(row.wall_ms, plain.wall_ms, strict=True)]
-        cpu_pairs = [a / b for a, b in zip(row.cpu_ms, plain.cpu_ms, strict=True)]
-        print(f"{row.name:28}{wall:8.3f}{cpu:8.3f}{statistics.median(pairs):13.3f}{statistics.median(cpu_pairs):12.3f}")
-    every, quiet = rows[1], rows[2]
+        cpu, wall = ratio(row.cpu_ms, plain.cpu_ms), ratio(row.wall_ms, plain.wall_ms)
+        least = [min(of) / min(base) for of, base in ((row.cpu_ms, plain.cpu_ms), (row.wall_ms, plain.wall_ms))]
+        print(f"{row.name:28}{cpu:8.3f}{wall:8.3f}{least[0]:11.3f}{least[1]:12.3f}")
+        rivals_cost.append({"model": model, "row": row.name, "cpu": cpu, "wall": wall})
+    cost = ratio(every.cpu_ms, plain.cpu_ms)
+    yield Figure(f"{plain.training.name}: everything logged every step, cpu", cost, BARS[model], "×")
     # Of a hundred steps one is logged and 99 are quiet.
-    for kind in ("wall_ms", "cpu_ms"):
-        base = min(getattr(plain, kind))
-        mixed = (min(getattr(every, kind)) + 99 * min(getattr(quiet, kind))) / 100 / base
-        print(f"log_freq=100, {kind[:-3]:4}: {mixed:.4f} (bar {QUIET_BAR})")
-    print(f"bar of every step: {BARS[model]}")
+    mixed = (cost + 99 * ratio(quiet.cpu_ms, plain.cpu_ms)) / 100
+    yield Figure(f"{plain.training.name}: log_freq=100, cpu", mixed, QUIET_BAR, "×")
+
+
+def ratio(times: list[float], plain: list[float]) -> float:
+    """Median of the turns' ratios to the plain turn of their round."""
+    return statistics.median(a / b for a, b in zip(times, plain, strict=True))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
