@@ -50,7 +50,7 @@ def wandb_watch(model: str, folder: Path) -> Rival:
     # An optional rival.
     import wandb
 
-    run = wandb.init(project="watch-cost", dir=str(folder), reinit="create_new")
+    run = wandb.init(project="watch-cost", dir=str(folder), reinit="finish_previous")
     training = build(model)
     run.watch(training.model, log="all", log_freq=1)
 
@@ -63,8 +63,8 @@ def wandb_watch(model: str, folder: Path) -> Rival:
 def torchexplorer(model: str, folder: Path) -> Rival:
     """``torchexplorer.watch(log_freq=1)``, without the in-place operations that it cannot bear.
 
-    Where Graphviz is not installed its picture is left out, which is drawn once but copied and written at every step: the
-    figure is then a lower bound.
+    Where Graphviz is not installed its picture is left out, which is drawn once but copied and written at every step:
+    the figure is then a lower bound.
     """
     del folder  # the standalone backend would keep this process from ending
     # An optional rival.
