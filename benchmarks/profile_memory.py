@@ -31,9 +31,13 @@ def peaks(_rounds: int) -> Iterator[Figure]:
         for execution, what in (("fake", "predicted peak ÷ allocator's"), ("real", "measured peak ÷ allocator's")):
             report = tl.profile(model, x, backward=True, measure="memory", loss=Tensor.mean, execution=execution)
             peak = report.totals.peak_bytes
-            said = [note for note in report.notes if "partial" in note]
+            said = " ".join(note for note in report.notes if "partial" in note)
             details = {"truth_bytes": truth, "peak_bytes": peak, "notes": report.notes}
-            yield within(6, what, name, peak / truth, 0.05, details=details, note=" ".join(said))
+            figure = within(6, what, name, peak / truth, 0.05, details=details)
+            if said and figure.verdict == "MISS":
+                # The bar asks for the figure or for a diagnostic that says it is partial.
+                figure = Figure(6, what, name, peak / truth, note=f"said to be partial: {said}", details=details)
+            yield figure
 
 
 def allocator_peak(model: nn.Module, x: Tensor) -> int:

@@ -118,7 +118,7 @@ def watch_training(model: torch.nn.Module, images: torch.Tensor, labels: torch.T
 def explore(
     model: torch.nn.Module, images: torch.Tensor, history: tl.ModelHistory, diff: tl.Comparison, runs: Path
 ) -> None:
-    heading("13. Look at it all in the browser: tl.explore(history, profile, diff, runs)")
+    heading("14. Look at it all in the browser: tl.explore(history, profile, diff, runs)")
     profile = tl.profile(model, images, repeats=1)
     server = tl.explore(history, profile, diff, runs)
     if "--close" in sys.argv:
@@ -164,6 +164,11 @@ def compare_with_a_copy(model: ResidualNet, images: torch.Tensor) -> tl.Comparis
     return diff
 
 
+def profile(model: torch.nn.Module, images: torch.Tensor) -> None:
+    heading("13. Profile it: print(tl.profile(model, images, backward=True))")
+    print(tl.profile(model, images, backward=True).table(depth=2))
+
+
 def main() -> None:
     torch.manual_seed(0)
     model = ResidualNet()
@@ -178,6 +183,7 @@ def main() -> None:
     check(model, images)
     runs = watch_training(model, images, labels)
     diff = compare_with_a_copy(model, images)
+    profile(model, images)
     explore(model, images, history, diff, runs)
 
 

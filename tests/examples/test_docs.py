@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import torcheer as tl
-from tools import gen_api_reference, gen_cli_reference, gen_record_reference
+from tools import gen_api_reference, gen_cli_reference, gen_profile_reference, gen_record_reference
 from tools.run_markdown import ROOT, blocks_of, run_page
 from torcheer import errors
 
@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
 PAGES = sorted(DOCS.rglob("*.md"))
 WITH_CODE = [page for page in PAGES if any(blocks_of(page.read_text(encoding="utf-8")))]
-REFERENCES = [gen_record_reference, gen_api_reference, gen_cli_reference]
+REFERENCES = [gen_record_reference, gen_api_reference, gen_cli_reference, gen_profile_reference]
 ERRORS = [one.__name__ for one in (errors.TorcheerError, *errors.TorcheerError.__subclasses__())]
 
 

@@ -51,7 +51,7 @@ def section(demo: str, number: int) -> str:
 
 
 def test_the_demo_ends_with_the_address_of_an_explorer(demo: str) -> None:
-    assert section(demo, 13).startswith("Explorer: ")
+    assert section(demo, 14).startswith("Explorer: ")
     assert re.match(r"Explorer: http://localhost:\d+/$", demo.strip().splitlines()[-1])
 
 
@@ -150,6 +150,23 @@ def test_demo_keeps_what_a_predicate_picks(demo: str) -> None:
 
 def test_demo_shows_a_loop(demo: str) -> None:
     assert section(demo, 8).startswith("Layer linear_1_1, 4 passes:\n")
+
+
+def test_demo_profiles(demo: str) -> None:
+    lines = section(demo, 13).splitlines()
+    assert lines[0].split()[:4] == ["module", "type", "output", "params"]
+    assert sum("ResidualBlock" in line for line in lines) == 2
+    assert "FLOPs   forward 5.162 MFLOP, backward 9.881 MFLOP" in lines
+    assert any(line.startswith("time    forward ") for line in lines)
+    assert any(line.startswith("memory  peak ") for line in lines)
+
+
+def test_profile_step(tmp_path: Path) -> None:
+    printed = output_of("profile_step", tmp_path)
+    assert re.search(r"^TinyGPT .* 27,584 ", printed, re.MULTILINE)
+    assert "optimizer" not in printed.split("then there:")[1].splitlines()[0]  # its state is made after the peak
+    assert re.search(r"^FLOPs of a step: [\d,]+, and 0 notes$", printed, re.MULTILINE)
+    assert re.search(r"^forward aten\.\S+ in blocks\.1\.\S+ at \S+:\d+ made .* NaN of ", printed, re.MULTILINE)
 
 
 def test_demo_validates(demo: str) -> None:

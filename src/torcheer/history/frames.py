@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from torcheer.history.structure import Structure
-from torcheer.record.frames import is_framework, is_installed
 from torcheer.record.model import Frame
 
 
@@ -33,15 +32,3 @@ def stack(structure: Structure, op: int) -> tuple[Frame, ...]:
     sites = [record.calls[call].site for call in structure.call_chain(record.ops[op].call)]
     sites.append(record.ops[op].site)
     return tuple(frame for site in sites if site is not None for frame in record.sites[site].frames)
-
-
-def source(frames: tuple[Frame, ...]) -> Frame | None:
-    """Return the innermost frame of the user's own code.
-
-    A model that comes whole from an installed package has none: then it is the innermost frame outside the framework.
-    """
-    for skipped in (is_installed, is_framework):
-        for frame in reversed(frames):
-            if not skipped(frame):
-                return frame
-    return frames[-1] if frames else None

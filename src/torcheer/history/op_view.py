@@ -13,6 +13,7 @@ from torcheer.errors import NotSavedError
 from torcheer.history import frames, op_text
 from torcheer.history.arguments import readable
 from torcheer.history.aten_view import AtenView, Output
+from torcheer.record.frames import source
 from torcheer.record.model import Frame, Item, Op, Shape, Value
 from torcheer.units import counted_text, shape_text
 
@@ -315,7 +316,7 @@ class OpView:
     @property
     def source(self) -> Frame | None:
         """The line of the user's code that called it."""
-        return frames.source(self.stack)
+        return source(self.stack)
 
     @property
     def time_ns(self) -> int | None:

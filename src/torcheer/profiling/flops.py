@@ -72,8 +72,8 @@ class Call:
         return shape
 
 
-class UncountedError(TorcheerError):
-    """A formula cannot count this call; it is listed as uncounted."""
+class UncountedError(Exception):
+    """Raised by a formula that cannot count a call, which is then listed as uncounted; nobody else sees it."""
 
 
 Formula = Callable[[Call], "int | Flops"]
@@ -153,6 +153,14 @@ def _bmm(call: Call) -> int:
 @register_formula("aten.baddbmm", "aten.addbmm")
 def _baddbmm(call: Call) -> int:
     return 2 * prod(call.shape(1)) * call.shape(2)[-1]
+
+
+@register_formula("aten._grouped_mm", "aten._scaled_grouped_mm")
+def _grouped_mm(call: Call) -> int:
+    """Rows in groups, each with a matrix of its own; or groups of what is summed over. Padding rows count."""
+    left, right = call.shape(0), call.shape(1)
+    # Three axes by two: the columns are in groups, and each meets the rows of its own group only.
+    return 2 * prod(left if len(right) == 3 else left[-2:]) * right[-1]
 
 
 @register_formula("aten.mv", "aten.dot", "aten.vdot")

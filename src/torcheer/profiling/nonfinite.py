@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from torcheer.record.frames import source
 from torcheer.record.model import NonFinite, Op, Record, TensorFacts
 
 # Operators that write a number they are given. With an infinite one, the infinity is meant.
@@ -92,10 +93,15 @@ def _finding(record: Record, entry: NonFinite, op: Op) -> Finding:
 
 def source_of(record: Record, op: Op | None) -> str:
     """``net.py:12``: the line of the user's that made the call."""
-    if op is None or op.site is None or not record.sites[op.site].frames:
+    if op is None:
         return ""
-    frame = record.sites[op.site].frames[-1]
-    return f"{frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line}"
+    sites, call = [op.site], op.call if record.calls else None
+    while call is not None:
+        sites.append(record.calls[call].site)
+        call = record.calls[call].parent
+    frames = [frame for site in reversed(sites) if site is not None for frame in record.sites[site].frames]
+    frame = source(tuple(frames))
+    return "" if frame is None else f"{frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line}"
 
 
 def _kind(entry: NonFinite, op: Op, has_sources: bool) -> str:
@@ -143,9 +149,9 @@ def _judge(record: Record, findings: list[Finding], origin_of: dict[int, int]) -
     """Say how far each origin came, and which of them do harm."""
     outputs = {item.value for op in record.ops if op.kind == "output" for item in op.outputs}
     storages = {record.values[value].storage for value in outputs}
-    for storage, source in origin_of.items():
+    for storage, known in origin_of.items():
         if storage in storages:
-            _reach(findings[source], "output")
+            _reach(findings[known], "output")
     by_op = {one.op: one for one in findings if one.phase != "backward" and one.kind == "inf" and one.op is not None}
     for finding in findings:
         if finding.phase == "backward" and finding.op in by_op and finding.kind in ("nan", "inf"):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from torcheer.profiling.report import Report
 from torcheer.units import counted_text
 
+# Kernels whose own memory, taken and given back within a call, is a large part of what a model takes.
+SCRATCH = ("aten.mkldnn_rnn_layer_backward.",)
+
 
 def notes_of(report: Report, is_timed: bool) -> list[str]:
     """Sentences, most important first."""
@@ -18,6 +21,11 @@ def notes_of(report: Report, is_timed: bool) -> list[str]:
         notes.append(
             f"FLOPs are partial: {calls} of operators without a formula ({functions}) are not in them. "
             "Add one with torcheer.profiling.register_formula."
+        )
+    if "memory" in run.measured and any(op.function.startswith(SCRATCH) for op in report.record.aten):
+        notes.append(
+            "Memory is partial: the CPU's LSTM kernel takes memory of its own within its call, some 30 % of the peak, "
+            "which is not seen."
         )
     if not is_timed and run.execution == "real" and (not run.measured or "time" in run.measured):
         notes.append("Times are of the recorded run and contain what recording costs.")

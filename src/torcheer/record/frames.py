@@ -18,3 +18,15 @@ def is_installed(frame: Frame) -> bool:
 def is_framework(frame: Frame) -> bool:
     """Is it of PyTorch or Paddle?"""
     return _FRAMEWORK.search(frame.file) is not None
+
+
+def source(frames: tuple[Frame, ...]) -> Frame | None:
+    """Return the innermost frame of the user's own code.
+
+    A model that comes whole from an installed package has none: then it is the innermost frame outside the framework.
+    """
+    for skipped in (is_installed, is_framework):
+        for frame in reversed(frames):
+            if not skipped(frame):
+                return frame
+    return frames[-1] if frames else None

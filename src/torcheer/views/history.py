@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from torcheer.history import ModelHistory
 from torcheer.history.arguments import readable
-from torcheer.history.frames import shown_path, source
+from torcheer.history.frames import shown_path
 from torcheer.history.structure import Structure
+from torcheer.record.frames import source
 from torcheer.record.model import Edge, Frame, Item, Op, Record
 from torcheer.views.figures import figures_of, nothing
 

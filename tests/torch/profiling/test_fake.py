@@ -98,7 +98,28 @@ def test_a_path_that_depends_on_numbers_is_told() -> None:
         tl.profile(Depends(), torch.rand(3), execution="fake")
 
 
+def test_a_grouped_product_that_has_no_fake_kernel_is_told() -> None:
+    class Experts(nn.Module):
+        def __init__(self, dtype: torch.dtype) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(2, 16, 32, dtype=dtype))
+
+        def forward(self, x: Tensor, ends: Tensor) -> Tensor:
+            return torch._grouped_mm(x, self.weight, offs=ends)
+
+    ends = torch.tensor([3, 8], dtype=torch.int32)
+    x = torch.rand(8, 16)
+    real = tl.profile(Experts(torch.float32), x, ends, measure="flops")
+    assert (real.totals.figures.flops_forward, real.is_partial) == (2 * 8 * 16 * 32, False)
+    with pytest.raises(tl.TorcheerError, match=r"knows bfloat16 alone, and this model computes them in float32"):
+        tl.profile(Experts(torch.float32), x, ends, execution="fake")
+    half = tl.profile(Experts(torch.bfloat16), x.bfloat16(), ends, execution="fake")
+    assert half.totals.figures.flops_forward == real.totals.figures.flops_forward
+
+
 def test_what_fake_kernels_do_not_know_of_is_told() -> None:
+    real = tl.profile(nn.LSTM(8, 8), torch.rand(4, 2, 8), backward=True, measure="memory")
+    assert any(note.startswith("Memory is partial: the CPU's LSTM kernel") for note in real.notes)
     report = tl.profile(nn.LSTM(8, 8), torch.rand(4, 2, 8), backward=True, execution="fake")
     assert any("lacks the workspace of the CPU's LSTM kernel" in note for note in report.notes)
 

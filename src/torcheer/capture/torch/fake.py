@@ -49,6 +49,12 @@ class FakeLevel(MeasuringLevel):
             if shadow is not None:
                 with no_dispatch_mode():
                     return shadow.item()
+        if name.startswith("aten._grouped_mm.") and args[0].dtype is not torch.bfloat16:
+            raise CaptureError(
+                "PyTorch's fake kernel of grouped matrix products (mixtures of experts) knows bfloat16 alone, and this "
+                f"model computes them in {str(args[0].dtype).removeprefix('torch.')}. Profile the model in bfloat16, "
+                "model.to(torch.bfloat16), or with execution='real'."
+            )
         out = super().__torch_dispatch__(func, types, args, kwargs)
         if _may_have_numbers(out):
             _compute_beside(func, args, kwargs or {}, out)
