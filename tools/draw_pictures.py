@@ -51,8 +51,6 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "alexnet", alexnet.draw().svg
     gpt = tl.log_forward_pass(MODELS["TinyGPT"]().eval(), torch.arange(8)[None], layers_to_save="none")
     yield "gpt", gpt.draw(rolled=True).svg
-    residual = tl.log_forward_pass(MODELS["ResidualNet"]().eval(), torch.rand(4, 3, 16, 16), layers_to_save="none")
-    yield "residual", residual.draw(rolled=True, direction="right").svg
 
 
 def main() -> int:
