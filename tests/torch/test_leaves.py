@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from torcheer.capture.torch import leaves
 from torcheer.capture.torch.inputs import arrange
@@ -64,6 +65,25 @@ class Doubling(TorchDispatchMode):
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         return out * 2 if str(func) == "aten.relu.default" else out
+
+
+class Swapping(TorchFunctionMode):
+    """A function mode of the user's that runs something else."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return torch.tanh(*args) + 1 if func is torch.relu else func(*args, **(kwargs or {}))
+
+
+def test_a_function_mode_around_the_run_is_looked_into() -> None:
+    with Swapping():
+        _, looked = recorded(lambda x: torch.relu(x) * 2, torch.rand(3), with_leaves=False)
+        _, known = recorded(lambda x: torch.relu(x) * 2, torch.rand(3), with_leaves=True)
+    names = [op.function for op in known.record().aten]
+    assert names == [op.function for op in looked.record().aten]
+    assert "aten.relu.default" not in names
+    assert "aten.tanh.default" in names
 
 
 def recorded(program: Callable[[Tensor], Any], x: Tensor, *, with_leaves: bool, keep: bool = False) -> tuple[Any, Any]:

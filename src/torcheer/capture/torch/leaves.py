@@ -2,7 +2,7 @@
 
 ``torch.relu(x)`` is ``aten.relu(x)`` and nothing else, so calling Python a second time to be told so only costs time.
 That holds while nothing stands between the two levels: autocast, a function transform, hooks on what autograd saves, a
-dispatch mode of the user's. ``FunctionLevel`` asks for all of them before every call. Tensors that are no plain strided
+mode of the user's. ``FunctionLevel`` asks for all of them before every call. Tensors that are no plain strided
 ones are not taken either, and neither is a function whose result autograd saves, because a dispatch mode sees a
 ``detach`` then. ``tests/torch/test_leaves.py`` compares each with what the ATen level sees.
 """

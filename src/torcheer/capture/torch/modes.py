@@ -23,6 +23,7 @@ from torcheer.capture.torch.private import (
     hide_from_dynamo,
     no_function_mode,
     num_dispatch_modes,
+    num_function_modes,
     plain_kernel,
     pop_dispatch_mode,
     push_dispatch_mode,
@@ -130,6 +131,7 @@ class FunctionLevel(TorchFunctionMode):
             inner is None
             or tape.is_lazy
             or num_dispatch_modes() != 1
+            or num_function_modes()
             or transforms() is not None
             or is_cast_or_hooked(leaf)
         ):

@@ -49,6 +49,7 @@ __all__ = [
     "no_dispatch_mode",
     "no_function_mode",
     "num_dispatch_modes",
+    "num_function_modes",
     "operators_replaced",
     "packed_tensors",
     "plain_kernel",
@@ -96,6 +97,9 @@ no_dispatch_mode = torch._C._DisableTorchDispatch
 
 # How many dispatch modes are active on this thread.
 num_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+
+# How many function modes are active on this thread, not counting the one that is being asked.
+num_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 
 # The stack of dispatch modes of this thread: what entering and leaving a mode comes down to, without the work of a
 # ``with``. A mode is taken off with ``pop_dispatch_mode(None)``.
