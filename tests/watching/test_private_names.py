@@ -1,0 +1,58 @@
+"""A canary for each private name of PyTorch that only watching uses: what it must do, and what breaks without it."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from torcheer.capture.torch import private
+
+
+def test_after_backward_comes_when_all_gradients_are_there() -> None:
+    """Without it gradients of parameters are read one by one."""
+    weights = [torch.ones(2, requires_grad=True) for _ in range(3)]
+    seen: list[list[bool]] = []
+
+    def hook(_: torch.Tensor) -> None:
+        private.after_backward(lambda: seen.append([one.grad is not None for one in weights]))
+
+    weights[0].register_post_accumulate_grad_hook(hook)
+    (weights[0] * weights[1] * weights[2]).sum().backward()
+    assert seen == [[True, True, True]]
+
+
+def test_compiling_can_be_put_aside() -> None:
+    """Without it what watches is compiled along with a model that was compiled after it was watched."""
+    compiled: list[str] = []
+    inside: list[bool] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> object:
+        compiled.append(graph.__class__.__name__)
+        return graph.forward
+
+    def aside(x: torch.Tensor) -> torch.Tensor:
+        inside.append(torch.compiler.is_compiling())
+        return x * 2
+
+    def outer(x: torch.Tensor) -> torch.Tensor:
+        before = private.swap_compiling(None)
+        try:
+            return aside(x)
+        finally:
+            private.swap_compiling(before)
+
+    private.step_over_for_dynamo(outer)
+    torch.compile(outer, backend=backend)(torch.ones(2))
+    assert inside == [False]
+    assert compiled == []
+
+
+def test_modules_compiled_in_place_can_run_plain() -> None:
+    """Without it compiled="eager" does not see them."""
+    model = nn.Linear(2, 2)
+    model.compile(backend="eager")
+    assert private.is_compiled(model)
+    with private.without_compiled_calls(model):
+        assert not private.is_compiled(model)
+    assert private.is_compiled(model)
+    assert private.original_of(torch.compile(model, backend="eager")) is model  # type: ignore[arg-type]
