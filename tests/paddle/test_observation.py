@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import threading
@@ -228,3 +229,24 @@ def test_a_comparison_changes_nothing(where: str, torch_first: bool) -> None:
     fresh = Raising(where)
     fresh(paddle.ones([3, 4])) if not where else None
     np.testing.assert_array_equal(drawn, paddle.rand([2]).numpy())
+
+
+@pytest.mark.parametrize("layers_to_save", ["all", "none"])
+def test_many_captures_leave_nothing(layers_to_save: str) -> None:
+    model, x = models.Convolutional(), paddle.rand([2, 3, 8, 8])
+
+    def capture() -> None:
+        history = tl.log_forward_pass(model, x, layers_to_save=layers_to_save)
+        history.log_backward(history.output.sum())
+        model.clear_gradients()
+
+    def count() -> int:
+        gc.collect()
+        return len(gc.get_objects())
+
+    for _ in range(3):
+        capture()
+    before = count()
+    for _ in range(30):
+        capture()
+    assert count() - before < 30

@@ -16,7 +16,11 @@ Tensor = paddle.Tensor
 
 # Where Paddle keeps its operators: the present ones, those of former releases, and the ones that choose between
 # dynamic and static graph.
-OPERATOR_SPACES = (core.eager.ops, core.eager.ops.legacy, core.pir.ops)
+OPERATOR_SPACES = (
+    ("paddle._C_ops", core.eager.ops),
+    ("paddle._legacy_C_ops", core.eager.ops.legacy),
+    ("paddle._C_ops", core.pir.ops),
+)
 
 # C methods of the tensor class that make or change tensors, and what a programmer would call them.
 METHODS = {
@@ -56,9 +60,9 @@ apply_function = core.eager.PyLayer.__dict__["apply"]
 def operators() -> dict[int, tuple[str, BuiltinFunctionType]]:
     """Every operator by its ``id()``, with its full name."""
     return {
-        id(function): (f"paddle._C_ops.{name}", function)
-        for space in OPERATOR_SPACES
-        for name, function in vars(space).items()
+        id(function): (f"{space}.{name}", function)
+        for space, names in OPERATOR_SPACES
+        for name, function in vars(names).items()
         if type(function) is BuiltinFunctionType
     } | {
         id(function): (full_name, function)

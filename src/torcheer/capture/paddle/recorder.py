@@ -17,7 +17,7 @@ from torcheer.capture.asked import OpPreview
 from torcheer.capture.paddle.gradients import Gradients
 from torcheer.capture.paddle.private import Tensor, has_contents
 from torcheer.capture.paddle.structure import Structure
-from torcheer.capture.paddle.tensors import Tensors, grad_function_of, is_tensor, keep
+from torcheer.capture.paddle.tensors import Tensors, is_tensor, keep, node_name
 from torcheer.capture.sites import Sites
 from torcheer.record.dataflow import Dataflow, Maker, edges
 from torcheer.record.layers import assign_layers
@@ -155,7 +155,7 @@ class Recorder:
             value = self.tensors.made(tensor, Maker(op.index, None), [argument for _, argument in found])
             items.append(Item(path, value.index))
             value.requires_grad = not tensor.stop_gradient
-            value.grad_function = grad_function_of(tensor)
+            value.grad_function = _node_of(tensor, (function.full_name, len(found), path))
             self._keep(op, value.index, tensor)
             self.gradients.watch(tensor, value.index)
         op.outputs = tuple(items)
@@ -356,6 +356,18 @@ def _spoken(name: str, args: tuple[Any, ...]) -> str:
     if name in {"pool1d", "pool2d", "pool3d"}:
         return next((kind + name for kind in args if isinstance(kind, str) and kind in {"max", "avg"}), name)
     return name
+
+
+_nodes: dict[tuple[str, int, str], str | None] = {}  # of ops by function, number of tensors given, place of the result
+
+
+def _node_of(tensor: Any, kind: tuple[str, int, str]) -> str | None:
+    """The autograd node of a result, by its name."""
+    if tensor.stop_gradient or tensor.is_leaf:
+        return None
+    if kind not in _nodes:
+        _nodes[kind] = node_name(tensor)
+    return _nodes[kind]
 
 
 def _unique(found: Any) -> list[tuple[str, Any]]:

@@ -76,8 +76,10 @@ class Tensors:
         origin = self.origins.get(id(tensor), Origin("constant", None))
         value, layout = self._described(tensor, origin.kind, address)
         value.param = origin.param
-        if origin.param is None and value.grad_function is not None:
-            self.unseen_makers[value.grad_function] = None
+        if origin.param is None and not tensor.is_leaf:
+            value.grad_function = node_name(tensor)
+            if value.grad_function is not None:
+                self.unseen_makers[value.grad_function] = None
         self.flow.arrive(number, value, layout)
         return number
 
@@ -134,7 +136,6 @@ class Tensors:
             0,
             size_bytes,
             requires_grad=not tensor.stop_gradient,
-            grad_function=grad_function_of(tensor) if is_dense else None,
         )
         return value, (shape, stride, offset, item_bytes) if address and item_bytes else None
 
@@ -144,8 +145,12 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
-def grad_function_of(tensor: Any) -> str | None:
-    """``MatmulGradNode``: the autograd node of a tensor that an op made."""
+def node_name(tensor: Any) -> str | None:
+    """``MatmulGradNode``: the autograd node of a tensor that an op made.
+
+    Paddle 3.3.1 never lets go of a node that it was asked for, nor of the tensors that the node keeps. So this is asked
+    for once per kind of op, and not for every tensor.
+    """
     node = tensor.grad_fn
     name = None if node is None else str(node.name())
     return None if name == LEAF_NODE else name
