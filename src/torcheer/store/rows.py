@@ -208,7 +208,8 @@ def rebinned(
     """Counts over [low, high] as counts over [new_low, new_high]; values are taken as even within a bin."""
     if not (np.isfinite(low) and np.isfinite(high)):
         return np.zeros(bins)
-    if new_high <= new_low or high <= low:
+    # A range that is too narrow for numbers between its bins is a point.
+    if new_high <= new_low or high - low <= len(counts) * np.finfo(np.float64).tiny:
         result = np.zeros(bins)
         place = 0 if new_high <= new_low else int((low - new_low) / (new_high - new_low) * bins)
         result[min(max(place, 0), bins - 1)] = counts.sum()
