@@ -16,7 +16,7 @@ export HF_HUB_OFFLINE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: docs help demo test test-unit zoo lint format page bench clean
+.PHONY: docs help demo test test-unit zoo lint format page bench bench-profile clean
 
 help: ## Show these commands
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -53,6 +53,9 @@ bench: $(VENV)/installed-bench ## Measure the cost of a capture beside plain PyT
 
 docs: $(INSTALLED) ## Build the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet && echo "build/site/index.html"
+
+bench-profile: $(INSTALLED) ## Measure what profiling promises: FLOPs, times, memory, cost of its checks
+	$(BIN)/python -m benchmarks.profile_cost
 
 clean: ## Remove .venv, caches and built files
 	rm -rf $(VENV) build dist src/torcheer/views/built src/torcheer/web/ui/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
