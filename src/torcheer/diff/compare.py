@@ -24,7 +24,7 @@ from torcheer.diff.comparison import (
 )
 from torcheer.diff.frontier import Candidate, Search
 from torcheer.diff.graph import Graph, build
-from torcheer.diff.layout import name_order
+from torcheer.diff.layout import apart, name_order
 from torcheer.diff.learning import Learning, compare_learning
 from torcheer.diff.noise import Noise
 from torcheer.diff.notes import notes_about
@@ -78,11 +78,14 @@ def _compare_forward(runs: Runs, given: Tolerance | None) -> Comparison:
         result._matching = lambda: _matches(align(a, b, noise))
         return result
     fused = _is_fused(a), _is_fused(b)
-    if any(fused) and runs.can_unfuse and _hides_the_place(a, b, pairs, given):
-        a, b = (build(one, picked) for one, picked in zip(runs.unfused(fused), runs.picked, strict=True))
-        result.notes.append("fused kernels were run by their formulas to look inside them")
-        pairs = pair_outputs(a, b)
-    noise = Noise(a, None if given is not None else _noisy(runs), given)
+    rough: Noise | None = None
+    if any(fused) and runs.can_unfuse:
+        rough = Noise(a, None, given) if _differ_grossly(a, b, pairs) else _measured(a, runs, given)
+        if _hides_the_place(a, b, pairs, rough):
+            a, b = (build(one, picked) for one, picked in zip(runs.unfused(fused), runs.picked, strict=True))
+            result.notes.append("fused kernels were run by their formulas to look inside them")
+            pairs, rough = pair_outputs(a, b), None
+    noise = rough if rough is not None and rough.is_measured else _measured(a, runs, given)
     result.tolerance = _source_of(noise)
     judge(result, a, b, pairs, noise)
     alignment: list[Alignment] = []
@@ -115,15 +118,23 @@ def _names(a: Graph, b: Graph) -> tuple[str, str]:
     return a.record.run.model, b.record.run.model
 
 
-def _hides_the_place(a: Graph, b: Graph, pairs: Sequence[Pair], given: Tolerance | None) -> bool:
-    """Whether a fused kernel is among the first ops that differ; told roughly, before any noise is measured."""
-    noise = Noise(a, None, given)
+def _measured(a: Graph, runs: Runs, given: Tolerance | None) -> Noise:
+    return Noise(a, None if given is not None else _noisy(runs), given)
+
+
+def _differ_grossly(a: Graph, b: Graph, pairs: Sequence[Pair]) -> bool:
+    """Whether an output is further off than any rounding can be, so that no noise has to be measured to know."""
+    arrays = [(a.array(pair.a.value), b.array(pair.b.value)) for pair in pairs if a.has_contents(pair.a.value)]
+    return any(one.shape != other.shape or apart(one, other)[0] > _GROSS for one, other in arrays)
+
+
+def _hides_the_place(a: Graph, b: Graph, pairs: Sequence[Pair], noise: Noise) -> bool:
+    """Whether a fused kernel is among the first ops that differ."""
     result = Comparison(_names(a, b), EQUAL)
     judge(result, a, b, pairs, noise)
     wrong = [pair for pair, one in zip(pairs, result.outputs, strict=True) if one.verdict == DIVERGED]
-    grossly = [one for one in result.outputs if one.error is None or one.error > _GROSS]
-    if not wrong or not grossly:
-        return True
+    if not wrong:
+        return False
     search = Search(align(a, b, noise), ([p.a.value for p in wrong], [p.b.value for p in wrong]))
     named = search.candidates()[:3]
     nodes = [a.nodes[one.a].name for one in named if one.a is not None]
