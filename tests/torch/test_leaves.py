@@ -122,21 +122,24 @@ def test_a_leaf_is_what_the_aten_level_sees(name: str, mode: str) -> None:
             (op.args, op.kwargs, op.parents, op.outputs, op.writes, op.owner)
         ), op.function
         assert list(map(type, flat(twin.args))) == list(map(type, flat(op.args))), op.function
-    assert values_of(known) == values_of(looked)
+    # Zero tensors make meta tensors that come and go within a call; their addresses are given away again at once.
+    assert values_of(known, name != "zero tensor") == values_of(looked, name != "zero tensor")
     assert [(op.function, op.parents, op.outputs, op.seq is None) for op in again.ops] == [
         (op.function, op.parents, op.outputs, op.seq is None) for op in record.ops
     ]
 
 
-def values_of(session: TorchSession) -> list[Any]:
+def values_of(session: TorchSession, with_storages: bool) -> list[Any]:
     """The record's values, autograd nodes counted from the run's first."""
     first = session.tape.first_seq
-    values = []
-    for value in session.record().values:
-        node = None if value.node_seq is None else value.node_seq - first
-        # Addresses of meta tensors that come and go within a call are given away again at once.
-        values.append(replace(value, node_seq=node, storage=None if value.device == "meta" else value.storage))
-    return values
+    return [
+        replace(
+            value,
+            node_seq=None if value.node_seq is None else value.node_seq - first,
+            storage=value.storage if with_storages else None,
+        )
+        for value in session.record().values
+    ]
 
 
 def flat(structure: Any) -> list[Any]:
