@@ -8,19 +8,6 @@ from torch import nn
 from torcheer.capture.torch import private
 
 
-def test_after_backward_comes_when_all_gradients_are_there() -> None:
-    """Without it gradients of parameters are read one by one."""
-    weights = [torch.ones(2, requires_grad=True) for _ in range(3)]
-    seen: list[list[bool]] = []
-
-    def hook(_: torch.Tensor) -> None:
-        private.after_backward(lambda: seen.append([one.grad is not None for one in weights]))
-
-    weights[0].register_post_accumulate_grad_hook(hook)
-    (weights[0] * weights[1] * weights[2]).sum().backward()
-    assert seen == [[True, True, True]]
-
-
 def test_compiling_can_be_put_aside() -> None:
     """Without it what watches is compiled along with a model that was compiled after it was watched."""
     compiled: list[str] = []

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from torcheer.capture.torch.private import after_backward
 from torcheer.watching.sampling import Sampler
 from torcheer.watching.step import GRADIENT, LoggedStep
 
@@ -55,11 +54,7 @@ def follow(tensor: Tensor, hook: OfActivation) -> Any:
 
 
 class OfParameters:
-    """Takes ``.grad`` of parameters when a backward pass has added to it.
-
-    Hooks of the parameters say which; they are read together at the end of that backward pass, before anybody clips
-    or unscales them.
-    """
+    """Takes ``.grad`` of parameters as soon as it is complete for a backward pass, while it is in the cache."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -67,11 +62,10 @@ class OfParameters:
         self._hooked: dict[int, tuple[Tensor, list[int]]] = {}  # id → a parameter with a hook, its series
         self._handles: list[Any] = []
         self._rows: dict[int, int] = {}  # id of a parameter → the row of its gradient
-        self._came: list[tuple[Tensor, list[int]]] = []  # in the backward pass that is running
 
     def start(self, step: LoggedStep, parameters: dict[int, tuple[Tensor, list[int]]]) -> None:
         """parameters: by id, each with the series that show its gradient."""
-        self._step, self._rows, self._came = step, {}, []
+        self._step, self._rows = step, {}
         wanted = {number: one for number, one in parameters.items() if one[0].requires_grad and one[0].is_leaf}
         if wanted.keys() == self._hooked.keys():
             for number, (_, series) in wanted.items():
@@ -84,36 +78,27 @@ class OfParameters:
 
     def take_present(self) -> None:
         """Take what is there: this was started in the middle of a backward pass."""
-        self._came = list(self._hooked.values())
-        self._take()
+        for parameter, series in self._hooked.values():
+            self._hook(series)(parameter)
 
     def _hook(self, series: list[int]) -> Callable[[Tensor], None]:
+        take = self._sampler.row
+
         def hook(parameter: Tensor) -> None:
-            step = self._step
-            if step is None or not step.is_open:
+            step, gradient = self._step, parameter.grad
+            if step is None or not step.is_open or gradient is None:
                 return
-            self._came.append((parameter, series))
-            if len(self._came) == 1 and not after_backward(self._take):
-                self._take()
-
-        return hook
-
-    def _take(self) -> None:
-        came, self._came = self._came, []
-        step = self._step
-        if step is None or not step.is_open:
-            return
-        found = [(parameter, series) for parameter, series in came if parameter.grad is not None]
-        rows = self._sampler.rows([parameter.grad for parameter, _ in found])  # type: ignore[misc]
-        for (parameter, series), row in zip(found, rows, strict=True):
+            row = take(gradient)
             if row is None:
-                continue
+                return
             known = self._rows.get(id(parameter))
             if known is None:
                 self._rows[id(parameter)] = number = step.add(row, GRADIENT)
                 step.series.extend((one, number) for one in series)
             else:
                 step.rows[known] = row  # a further backward pass has added to the same .grad
+
+        return hook
 
     def stop(self) -> None:
         for handle in self._handles:

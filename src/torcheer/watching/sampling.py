@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -73,30 +72,6 @@ class Sampler:
             if not math.isfinite(square):
                 count_bad(row, plain)
         return row
-
-    def rows(self, tensors: Sequence[Tensor]) -> list[Row | None]:
-        """The rows of several tensors; plain ones are sampled together, which costs less."""
-        result: list[Row | None] = [None] * len(tensors)
-        together: list[tuple[int, Tensor, Plan]] = []
-        for place, tensor in enumerate(tensors):
-            is_easy = tensor.dtype is _FLOAT32 and tensor.is_cpu and is_plain(tensor) and tensor.is_contiguous()
-            if is_easy and tensor.numel():
-                together.append((place, tensor.detach(), self.plan(tensor.shape)))
-            else:
-                result[place] = self.row(tensor)
-        if not together:
-            return result
-        strided = [tensor.as_strided(plan[0], plan[1]) for _, tensor, plan in together]
-        samples = torch.cat(strided).split([plan[0][0] for _, _, plan in together])
-        slots = torch.empty(len(together))
-        for (_, tensor, _), slot in zip(together, slots.unbind(), strict=True):
-            whole = tensor.view(-1)
-            torch.dot(whole, whole, out=slot)
-        for (place, tensor, plan), sample, square in zip(together, samples, slots.tolist(), strict=True):
-            row = result[place] = Row(sample, square, plan[2])
-            if not math.isfinite(square):
-                count_bad(row, tensor)
-        return result
 
     def norms(self, gradient: Tensor) -> Row | None:
         """The row of a gradient: its L2 norm for each sample of the batch."""

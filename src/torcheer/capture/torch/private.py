@@ -396,15 +396,6 @@ def without_compiled_calls(model: torch.nn.Module) -> Iterator[None]:
             one.__dict__["_compiled_call_impl"] = call
 
 
-def after_backward(callback: Callable[[], None]) -> bool:
-    """Have it called at the end of the backward pass that is running. Fallback: False, where that is not possible."""
-    queue = getattr(torch.autograd.Variable._execution_engine, "queue_callback", None)
-    if queue is None:
-        return False
-    queue(callback)
-    return True
-
-
 def is_compiled(module: torch.nn.Module) -> bool:
     """Was it compiled in place, by ``module.compile()``?"""
     return module.__dict__.get("_compiled_call_impl") is not None
