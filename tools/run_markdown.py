@@ -27,6 +27,7 @@ LEFT_OUT = "…"
 MASKS = (
     (re.compile(r" *-?\d+\.\d{3,}(?:[eE][-+]\d+)?s?\b"), " #"),  # values of tensors, times
     (re.compile(r"\b\d+(?:\.\d+)? ?(?:ns|µs|ms|s)\b"), "#"),
+    (re.compile(r"(?<=\.md:)\d+"), "#"),  # a line of the page itself, which moves with every line above it
 )
 
 

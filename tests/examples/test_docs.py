@@ -67,7 +67,8 @@ def test_site_is_built_without_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
 def test_page_names_no_folder_of_this_machine(page: Path) -> None:
     assert str(ROOT) not in page.read_text(encoding="utf-8")
-    assert str(Path.home()) not in page.read_text(encoding="utf-8")
+    # A home may be "/root", which "watching/roots" contains.
+    assert not re.search(rf"(?<!\w){re.escape(str(Path.home()))}\b", page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("tool", REFERENCES, ids=lambda tool: tool.__name__)
