@@ -10,7 +10,7 @@ can do that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from torcheer.diff.align import Alignment, align
@@ -34,6 +34,7 @@ from torcheer.diff.param_map import ParamMap
 from torcheer.diff.place import label_of, place_of
 from torcheer.diff.runs import Runs
 from torcheer.diff.value_map import map_by_value, weights_of
+from torcheer.record.model import Record, Shape
 
 _FUSED = ("scaled_dot_product", "mkldnn_rnn_layer", "_transformer_encoder_layer_fwd", "_native_multi_head_attention")
 _NUM_CANDIDATES = 5
@@ -157,14 +158,33 @@ def _matches(alignment: Alignment) -> tuple[list[MatchResult], tuple[int, int], 
     owners_a, owners_b = _owners(a), _owners(b)
     found: dict[tuple[int, int], MatchResult] = {}
     for match in alignment.by_b.values():
-        for op_b in owners_b.get(match.b, ()):
-            op_a = next(iter(owners_a.get(match.a, ())), None)
-            if op_a is not None and (op_a, op_b) not in found:
-                labels = label_of(a.record, a.record.ops[op_a]), label_of(b.record, b.record.ops[op_b])
-                found[op_a, op_b] = MatchResult(*labels, match.found.error, match.found.layout)
+        of_a, of_b = owners_a.get(match.a, []), owners_b.get(match.b, [])
+        for op_a, op_b in _pairs(a.record, of_a, b.record, of_b):
+            labels = label_of(a.record, a.record.ops[op_a]), label_of(b.record, b.record.ops[op_b])
+            found.setdefault((op_a, op_b), MatchResult(*labels, match.found.error, match.found.layout))
     totals = tuple(sum(op.kind == "op" and op.layer >= 0 for op in graph.record.ops) for graph in (a, b))
     known = ({op for cls in alignment.by_a for op in owners_a.get(cls, ())}, {op for _, op in found})
     return list(found.values()), totals, (len(known[0]), len(known[1]))  # type: ignore[return-value]
+
+
+def _pairs(record_a: Record, of_a: list[int], record_b: Record, of_b: list[int]) -> Iterator[tuple[int, int]]:
+    """Ops that return the same numbers, one after another, with their counterparts: the like ones, else the first."""
+    if not of_a or not of_b:
+        return
+    left = {op: _sort_of(record_a, op) for op in of_a}
+    for op_b in of_b:
+        wanted = _sort_of(record_b, op_b)
+        like = next((op_a for op_a, sort in left.items() if sort == wanted), None)
+        if like is not None:
+            del left[like]
+        yield of_a[0] if like is None else like, op_b
+    for op_a in left:
+        yield op_a, of_b[0]
+
+
+def _sort_of(record: Record, op: int) -> tuple[str, list[Shape]]:
+    entry = record.ops[op]
+    return entry.name, [record.values[item.value].shape for item in entry.outputs]
 
 
 def _owners(graph: Graph) -> dict[int, list[int]]:
@@ -209,7 +229,7 @@ def describe(alignment: Alignment, one: Candidate) -> Divergence:
         if one.kind == "order":
             one.why = name_order(array_a, array_b, close) or one.why
         if array_a.shape == array_b.shape:
-            found.distance = distance(array_b, array_a, Tolerance(0.0, close.peak))
+            found.distance = distance(array_b, array_a, Tolerance(0.0, close.peak)).turned()
     same_call = place_a is not None and place_b is not None and place_a.aten == place_b.aten
     if same_call and place_a is not None and place_b is not None and place_a.arguments != place_b.arguments:
         one.why += f"; its arguments differ: A has ({place_a.arguments}), B has ({place_b.arguments})"
@@ -223,6 +243,7 @@ def describe(alignment: Alignment, one: Candidate) -> Divergence:
     line = f" at {subject.frame}" if subject.frame else ""
     module = f" in {subject.module}" if subject.module else ""
     found.headline = f"{side}'s {subject.op}{module}{line}: {one.why}"
+    found.why = one.why
     return found
 
 
@@ -234,7 +255,7 @@ def _of_output(alignment: Alignment, pair: Pair, result: Comparison) -> Divergen
         node = graph.producer.get(value, graph.producer.get(graph.class_of(value)))
         places.append(None if node is None else place_of(graph, graph.nodes[node]))
     one, other = a.array(pair.a.value), b.array(pair.b.value)
-    how_far = distance(other, one, Tolerance(0.0, 1e-4)) if one.shape == other.shape else None
+    how_far = distance(other, one, Tolerance(0.0, 1e-4)).turned() if one.shape == other.shape else None
     reason = result.reasons[0] if result.reasons else "the output differs"
     match = alignment.by_b.get(b.class_of(pair.b.value))
     if match is not None and match.a != a.class_of(pair.a.value):

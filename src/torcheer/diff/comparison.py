@@ -33,6 +33,7 @@ class Divergence:
     b: Place | None
     distance: Distance | None = None  # None: the shapes differ, or one side has nothing
     heads: tuple[str, str] = ("", "")  # the values of both sides, abbreviated
+    why: str = ""  # the part of the headline that is not the place
     confirmed: str = ""  # what giving B's op the inputs of A's showed
 
     def __str__(self) -> str:

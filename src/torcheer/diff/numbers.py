@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,6 +39,10 @@ class Distance:
     def is_equal(self) -> bool:
         """Whether every element is within the tolerance."""
         return self.num_mismatched == 0
+
+    def turned(self) -> Distance:
+        """The same, measured against ``b``, with the two elements under each other's name."""
+        return replace(self, value_a=self.value_b, value_b=self.value_a)
 
     def __str__(self) -> str:
         share = 100 * self.num_mismatched / max(self.num_elements, 1)

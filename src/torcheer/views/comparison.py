@@ -95,7 +95,7 @@ def _divergence(first: dict[str, Any]) -> list[str]:
         lines.append(
             f"  Mismatched elements: {one['num_mismatched']} / {one['num_elements']}; largest difference "
             f"{_number(one['max_abs'])} absolute, {_number(one['max_rel'])} relative, at {tuple(one['largest_at'])}: "
-            f"{_number(one['value_b'])} in A, {_number(one['value_a'])} in B"
+            f"{_number(one['value_a'])} in A, {_number(one['value_b'])} in B"
         )
     lines += [f"  {first['confirmed']}"] if first["confirmed"] else []
     for side, place in zip("AB", (first["a"], first["b"]), strict=True):

@@ -155,3 +155,27 @@ def test_an_op_that_hands_its_input_on_hides_nothing() -> None:
     assert found is not None
     assert found.b is not None
     assert found.b.module == "norm"
+
+
+def test_the_elements_shown_are_those_of_their_sides() -> None:
+    model, other = Handing().eval(), Handing().eval()
+    other.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        other.out.bias += 5
+    found = tl.compare(model, other, torch.randn(2, 3, 16))
+    first = found.first_divergence
+    assert first is not None
+    assert first.distance is not None
+    assert first.distance.value_a is not None
+    assert first.distance.value_b == pytest.approx(first.distance.value_a + 5, abs=1e-3)
+    assert f"{first.distance.value_a:.6g} in A, {first.distance.value_b:.6g} in B" in str(found)
+
+
+def test_every_op_of_equal_models_has_its_counterpart() -> None:
+    model, other = Handing().eval(), Handing().eval()
+    other.load_state_dict(model.state_dict())
+    x = torch.randn(2, 3, 16)
+    found = tl.compare(model, other, x)
+    labels = {layer.label for layer in tl.log_forward_pass(model, x)} - {"input_1_0", "output_1_8"}
+    assert {(label, label) for label in labels} <= {(one.a, one.b) for one in found.matches}
+    assert found.num_matched == found.num_ops == (len(labels), len(labels))

@@ -40,7 +40,14 @@ export interface Divergence {
   b: Place | null;
   distance: Distance | null;
   heads: [string, string];
+  why: string;
   confirmed: string;
+}
+
+/** The op and its module, without the line it stands in. */
+export function shortName(one: Divergence): string {
+  const place = one.kind === "missing" ? one.a : (one.b ?? one.a);
+  return place ? `${place.op}${place.module ? ` in ${place.module}` : ""}` : one.headline;
 }
 
 export interface Comparison {
