@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torcheer.api.history import is_paddle
 from torcheer.errors import ComparisonError, MissingExtraError
+from torcheer.record.frames import callers
 
 if TYPE_CHECKING:
     from torcheer.diff.autodiff import AutodiffReport
@@ -65,6 +67,7 @@ def autodiff(
     if param_map is None:
         param_map = map_layers(known_of(side_a), known_of(side_b), layer_map)
     report = run(side_a, side_b, auto_weights=auto_weights, options=options, param_map=param_map)
+    report.called_from = callers(sys._getframe(1))
     if show:
         print(report)
     return report

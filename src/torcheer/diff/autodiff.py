@@ -79,6 +79,7 @@ class AutodiffReport:
     undetermined: list[str] = field(default_factory=list)  # gradients at the level of noise, not judged
     param_map: ParamMap = field(default_factory=ParamMap)
     notes: list[str] = field(default_factory=list)
+    called_from: Stack = ()  # the user's own lines that led to the comparison, outermost first
 
     def __bool__(self) -> bool:
         return self.first is None and not self.params and not self.outputs_differ and not self.param_map.uneven

@@ -79,7 +79,7 @@ def _describe_first(first: StepDifference, report: AutodiffReport) -> list[str]:
     ]
     for name, framework, stack in zip(report.names, report.frameworks, first.stacks, strict=True):
         lines += [f"{name[0].upper()}{name[1:]} Stacks:", "=" * 25]
-        for is_folded, frames in groupby(stack, is_framework):
+        for is_folded, frames in groupby(report.called_from + stack, is_framework):
             found = list(frames)
             if is_folded:
                 lines.append(f"    … {len(found)} {'frame' if len(found) == 1 else 'frames'} of {framework} itself")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import FrameType
 
 from torcheer.record.model import Frame
 
@@ -30,3 +31,13 @@ def source(frames: tuple[Frame, ...]) -> Frame | None:
             if not skipped(frame):
                 return frame
     return frames[-1] if frames else None
+
+
+def callers(frame: FrameType | None) -> tuple[Frame, ...]:
+    """Return the lines of the user's own code that led to a running frame, outermost first."""
+    found: list[Frame] = []
+    while frame is not None:
+        code = frame.f_code
+        found.append(Frame(code.co_filename, frame.f_lineno, getattr(code, "co_qualname", code.co_name)))
+        frame = frame.f_back
+    return tuple(one for one in reversed(found) if not is_installed(one))
