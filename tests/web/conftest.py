@@ -46,7 +46,7 @@ def explorer(history: tl.ModelHistory, tmp_path_factory: pytest.TempPathFactory)
     """A server that shows one thing of each kind."""
     model, x = lab()
     folder = tmp_path_factory.mktemp("shown")
-    profile = tl.profile(model, x, loss=lambda output: output[0].square().mean(), repeats=1)
+    profile = tl.profile(model, x, loss=lambda output: output[0].square().mean(), backward=True, repeats=1)
     make_run(folder / "runs" / "first", 200)
     make_run(folder / "runs" / "second", 120)
     with tl.explore(history, profile, folder / "runs", port=0) as server:

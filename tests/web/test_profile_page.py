@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from urllib.request import urlopen
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -66,6 +69,56 @@ def test_memory_over_the_run_leads_to_the_module_that_holds_it(profile: Page) ->
     profile.mouse.click(area["x"] + area["width"] * 0.4, area["y"] + area["height"] / 2)
     expect(profile.locator("tr.selected")).to_have_count(1)
     assert profile_row(profile) > 0
+
+
+COLOURS_OF_A_COLUMN = """(share) => {
+    const canvas = document.querySelector('canvas[role=img]');
+    const x = Math.floor(share * canvas.width);
+    const data = canvas.getContext('2d').getImageData(x, 0, 1, canvas.height).data;
+    const found = {};
+    for (let at = 0; at < data.length; at += 4) if (data[at + 3]) {
+        const colour = `rgb(${data[at]}, ${data[at + 1]}, ${data[at + 2]})`;
+        found[colour] = (found[colour] ?? 0) + 1;
+    }
+    return found;
+}"""
+SWATCHES = """(list) => Object.fromEntries(
+    [...list.querySelectorAll('li')].map((one) => [one.innerText.trim(), one.querySelector('b')])
+        .filter(([, swatch]) => swatch).map(([name, swatch]) => [name, getComputedStyle(swatch).backgroundColor]))"""
+HUE = "(bar) => bar.style.getPropertyValue('--hue')"
+
+
+def test_memory_is_drawn_in_layers_by_module_in_the_colours_of_the_flame(profile: Page) -> None:
+    legend = profile.get_by_role("list", name="Layers of the memory held")
+    swatches = legend.evaluate(SWATCHES)
+    assert {"blocks.0", "blocks.1", "blocks.2", "blocks.3"} <= set(swatches)
+    assert len(set(swatches.values())) == len(swatches)
+    late = profile.evaluate(COLOURS_OF_A_COLUMN, 0.95)
+    assert len(set(late) & set(swatches.values())) >= 4, "several modules hold memory at the end of the forward pass"
+    flame = profile.get_by_role("group", name="forward by module")
+    hues = [flame.get_by_role("button", name=f"blocks.{at}:").evaluate(HUE) for at in range(4)]
+    assert len(set(hues)) == 4
+    title = legend.get_by_role("button", name="blocks.2")
+    title.click()
+    expect(details(profile).get_by_role("heading", name="blocks.2", exact=True)).to_be_visible()
+    inner = flame.get_by_role("button", name="blocks.2.attention:").evaluate(HUE)
+    assert inner == hues[2]
+
+
+def test_memory_is_drawn_in_layers_by_category(profile: Page, explorer: Explorer) -> None:
+    with urlopen(f"{explorer.address}api/subjects/{explorer.subject('profile')}", timeout=10) as answer:
+        data = json.load(answer)
+    profile.get_by_label("Layers of the memory", exact=True).select_option("category")
+    wait_for_place(profile, memory="category")
+    swatches = profile.get_by_role("list", name="Layers of the memory held").evaluate(SWATCHES)
+    assert {"params", "activations", "gradients", "temporaries"} <= set(swatches)
+    # As high as they are large, at the first point: what was there before the run.
+    column = profile.evaluate(COLOURS_OF_A_COLUMN, 0)
+    before, peak = data["memory_before"], max(point["held_bytes"] for point in data["timeline"])
+    whole = peak + sum(before.values())
+    assert column[swatches["params"]] == pytest.approx(105 * before["param"] / whole, abs=1.1)
+    profile.reload()
+    expect(profile.get_by_label("Layers of the memory", exact=True)).to_have_value("category")
 
 
 def test_nan_and_what_else_to_know_is_said(profile: Page) -> None:

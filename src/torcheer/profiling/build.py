@@ -59,6 +59,7 @@ class Builder:
         )  # fmt: skip
         if self.memory.is_measured:
             report.timeline = self.memory.timeline(lambda call: self.calls[call].row)
+            report.memory_before = self.memory.before()
         report.notes = notes_of(report, self.times.is_timed)
         return report
 

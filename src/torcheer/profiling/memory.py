@@ -54,9 +54,15 @@ class Memory:
         """What was held at the peak, by category; what was there before is added under its own names."""
         record = self.record
         place = self.held.index(self.peak)
-        found: dict[str, int] = {}
+        found = self.before()
         for event in record.memory[:place]:
             found[event.role] = found.get(event.role, 0) + event.delta_bytes
+        return {role: size for role, size in found.items() if size}
+
+    def before(self) -> dict[str, int]:
+        """What was there before the run and is in no other figure: params, buffers, inputs."""
+        record = self.record
+        found: dict[str, int] = {}
         for param in record.params:
             found[param.kind] = found.get(param.kind, 0) + (param.size_bytes or 0)
         inputs = {
@@ -151,9 +157,12 @@ class Memory:
         """Every moment at which the memory held changed."""
         record = self.record
         points = []
+        takers: dict[int, tuple[int | None, str]] = {}  # storage → row that took it, its role
         for place, event in enumerate(record.memory):
             op = record.aten[event.aten] if event.aten >= 0 else None
             row = row_of_call(op.call) if op is not None and op.owner is not None else None
             phase = "optimizer" if event.role == "optimizer" else op.phase if op is not None else "forward"
-            points.append(Point(event.aten, phase, row, self.held[place + 1], event.role))
+            # What is given back leaves the module and category that held it; another module may let go of it.
+            taker, role = takers.setdefault(event.storage, (row, event.role))
+            points.append(Point(event.aten, phase, row, self.held[place + 1], role, event.delta_bytes, taker))
         return points

@@ -209,6 +209,8 @@ class Point:
     row: int | None  # whose op took or gave back: index into Report.rows
     held_bytes: int  # after it
     role: str  # of the storage
+    delta_bytes: int = 0  # positive: taken; negative: given back
+    taker: int | None = None  # whose op took what was taken or is given back here: index into Report.rows
 
 
 @dataclass(slots=True)
@@ -223,6 +225,7 @@ class Report:
     uncounted: list[Uncounted] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     timeline: list[Point] = field(default_factory=list)
+    memory_before: dict[str, int] = field(default_factory=dict)  # by category, in bytes: in no point of the timeline
     notes: list[str] = field(default_factory=list)  # what is partial or unknown, and why
 
     @property

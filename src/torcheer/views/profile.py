@@ -46,6 +46,7 @@ def build(report: Report) -> dict[str, Any]:
         ],
         "totals": _totals(report),
         "timeline": _timeline(report),
+        "memory_before": report.memory_before,
         "findings": [
             {"kind": one.kind, "text": one.text, "module": one.module, "is_alarm": one.is_alarm, "op": one.op}
             for one in report.findings
@@ -87,14 +88,26 @@ def _totals(report: Report) -> dict[str, Any]:
 
 
 def _timeline(report: Report) -> list[dict[str, Any]]:
-    """The memory held over the run; of a long one the highest point of each stretch."""
+    """The memory held over the run; of a long one the highest point of each stretch.
+
+    ``changes`` of a point say what came and went since the point before it: row that took it, category, bytes.
+    """
     points = report.timeline
     step = max(1, -(-len(points) // MAX_POINTS))
-    chosen = (max(points[start : start + step], key=lambda point: point.held_bytes)
-              for start in range(0, len(points), step))  # fmt: skip
-    return [
-        {"held_bytes": point.held_bytes, "phase": point.phase, "row": point.row, "role": point.role} for point in chosen
-    ]
+    found: list[dict[str, Any]] = []
+    done = 0
+    for start in range(0, len(points), step):
+        highest = max(range(start, min(start + step, len(points))), key=lambda at: points[at].held_bytes)
+        changes: dict[tuple[int | None, str], int] = {}
+        for point in points[done : highest + 1]:
+            place = (point.taker, point.role)
+            changes[place] = changes.get(place, 0) + point.delta_bytes
+        done, point = highest + 1, points[highest]
+        found.append({
+            "held_bytes": point.held_bytes, "phase": point.phase, "row": point.row, "role": point.role,
+            "changes": [[row, role, size] for (row, role), size in changes.items() if size],
+        })  # fmt: skip
+    return found
 
 
 # -- text ----------------------------------------------------------------------------------------------

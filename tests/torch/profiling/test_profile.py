@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -45,6 +46,22 @@ def test_memory_of_a_call_holds_together(report: Any) -> None:
     above_start = {"activation", "temporary", "gradient", "optimizer"}
     at_peak = report.totals.at_peak
     assert sum(size for role, size in at_peak.items() if role in above_start) == report.totals.peak_bytes
+
+
+def test_layers_of_the_timeline_add_up_to_what_is_held(report: Any) -> None:
+    held: Counter[str] = Counter()
+    by_module: Counter[int | None] = Counter()
+    for point in report.timeline:
+        held[point.role] += point.delta_bytes
+        by_module[point.taker] += point.delta_bytes
+        assert sum(held.values()) == sum(by_module.values()) == point.held_bytes
+        assert min(held.values()) >= 0
+        assert min(by_module.values()) >= 0
+        if point.held_bytes == report.totals.peak_bytes:
+            now = {**report.memory_before, **{role: size for role, size in held.items() if size}}
+            assert now == report.totals.at_peak
+            break
+    assert len(by_module) > 5
 
 
 def test_gradient_bytes_are_those_of_the_params(report: Any) -> None:

@@ -8,7 +8,9 @@ export interface Profile {
   columns: ProfileColumn[];
   rows: ProfileRow[];
   totals: Record<string, number | boolean | null>;
-  timeline: { held_bytes: number; phase: string; row: number | null; role: string }[];
+  timeline: { held_bytes: number; phase: string; row: number | null; role: string; changes: [row: number | null, role: string, bytes: number][] }[];
+  /** Bytes by category that were there before the run: in no point of the timeline. */
+  memory_before: Record<string, number>;
   findings: { kind: string; text: string; module: string | null; is_alarm: boolean; op: number | null }[];
   notes: string[];
 }
