@@ -54,10 +54,10 @@ class Memory:
         """What was held at the peak, by category; what was there before is added under its own names."""
         record = self.record
         place = self.held.index(self.peak)
-        found = self.before()
+        found: dict[str, int] = {}
         for event in record.memory[:place]:
             found[event.role] = found.get(event.role, 0) + event.delta_bytes
-        return {role: size for role, size in found.items() if size}
+        return {role: size for role, size in {**found, **self.before()}.items() if size}
 
     def before(self) -> dict[str, int]:
         """What was there before the run and is in no other figure: params, buffers, inputs."""
