@@ -285,7 +285,7 @@ def test_models_that_do_not_fit_together() -> None:
 # -- weights and layers of the user's own ------------------------------------------------------------------------
 
 
-class PaddleScale(paddle.nn.Layer):
+class PaddleGain(paddle.nn.Layer):
     def __init__(self) -> None:
         super().__init__()
         self.gamma = self.create_parameter([6, 8])
@@ -304,14 +304,14 @@ class TorchProject(torch.nn.Module):
 
 
 def test_layers_of_the_users_own() -> None:
-    layer, module = paddle.nn.Sequential(PaddleScale()), torch.nn.Sequential(TorchProject())
+    layer, module = paddle.nn.Sequential(PaddleGain()), torch.nn.Sequential(TorchProject())
     with pytest.raises(ComparisonError, match="without a counterpart"):
         tl.autodiff(layer, module, X)
-    tl.register_layer_pair(PaddleScale, TorchProject, names={"gamma": "weight"}, transforms={"gamma": "transpose"})
+    tl.register_layer_pair(PaddleGain, TorchProject, names={"gamma": "weight"}, transforms={"gamma": "transpose"})
     for models in ((layer, module), (module, layer)):
         assert tl.autodiff(*models, X, options={"atol": 1e-5})
     with pytest.raises(ComparisonError, match="'rotate' for 'gamma' is no transform"):
-        tl.register_layer_pair(PaddleScale, TorchProject, transforms={"gamma": "rotate"})
+        tl.register_layer_pair(PaddleGain, TorchProject, transforms={"gamma": "rotate"})
 
 
 def test_copied_weights_give_equal_outputs() -> None:

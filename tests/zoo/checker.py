@@ -85,7 +85,8 @@ def _check_run(
     assert recorded.globals[0] == recorded.globals[1], "the capture left something of torch changed"
     assert differences(plain.inputs, recorded.inputs, "inputs") == []
     check_record(history.record)
-    assert [note.code for note in history.diagnostics] == []
+    # Some models compute positions from Python lists: that is said, and nothing else.
+    assert {note.code for note in history.diagnostics} <= {"dataflow-left-torch"}
     assert str(history)
     if folder is not None:
         _check_file(history, folder)
