@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 from torcheer.capture.torch import leaves
 from torcheer.capture.torch.inputs import arrange
@@ -48,8 +54,83 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "negative bit": lambda x: [x.relu(), torch.complex(x, x).conj().imag.relu(), torch._neg_view(x) * 2],
     "zero tensor": lambda x: [x + torch._efficientzerotensor((6,)), torch._efficientzerotensor((6,)) * x],
     "saved tensors on the cpu": lambda x: _under(torch.autograd.graph.save_on_cpu(), lambda: x * x + x.tanh()),
+    "forward-mode AD": lambda x: _under(dual_level(), lambda: _with_tangents(make_dual(x, x * 3))),
+    "jvp": lambda x: torch.func.jvp(lambda y: (y * y).relu().view(-1), (x,), (x,)),
+    "integers": lambda x: _of_integers((x * 10).to(torch.int64)),
+    "half": lambda x: [y := x.half(), z := x.bfloat16(), y * x, z.relu(), z.add(x), F.gelu(y), y.exp(), z / 2],
+    "more complex": lambda x: [y := torch.complex(x, x), y.t().mm(y), y + 1j, y.exp().tanh(), y.conj().view(-1) + 1],
+    "scalars": lambda x: [x * torch.tensor(2.0), x + np.float64(2), x.div(np.int64(3)), x + math.inf, x.mul(2**40)],
+    "parameters": lambda x: [y := torch.nn.Parameter(x.detach()), y * 2, y.view(-1), y.t(), y.mm(y.t())],
+    "empty": lambda x: [y := x.detach()[:0], y.relu(), y.mm(y.t()), y.view(6, 0), y.expand(3, 0, 6) * 2],
+    "deterministic": lambda x: _under(_deterministic(), lambda: [x.mm(x.t()), x.add(1).relu_(), _conv(x)]),
+    "without oneDNN": lambda x: _under(torch.backends.mkldnn.flags(enabled=False), lambda: [_conv(x), x.mm(x.t())]),
+    "matmul precision": lambda x: _under(_precision(), lambda: [_conv(x), x.mm(x.t()), torch.addmm(x[:, 0], x, x.t())]),
+    "oneDNN tensors": lambda x: _of_mkldnn(x.detach().to_mkldnn()),
+    "quantized": lambda x: _of_quantized(torch.quantize_per_tensor(x.detach(), 0.1, 0, torch.quint8)),
+    "nested": lambda x: _of_nested(torch.nested.nested_tensor([x.detach()[0, :2], x.detach()[1]])),
+    "meta": lambda x: [y := x.detach().to("meta"), y.relu(), y.mm(y.t()), (y * 2).view(-1), _conv(y)],
+    "subclass": lambda x: [y := x.detach().as_subclass(Plain), (y * 2).relu(), y.t(), y.view(-1)],
+    "anomaly mode": lambda x: _under(_anomaly(), lambda: [x * x, x.relu().exp(), _conv(x)]),
+    "flop counter": lambda x: _under(FlopCounterMode(display=False), lambda: [x.mm(x.t()), _conv(x), x * 2]),
+    "checkpoint": lambda x: [checkpoint(lambda y: (y * y).relu(), x, use_reentrant=kind) for kind in (True, False)],
+    "functionalize": lambda x: torch.func.functionalize(lambda y: y.clone().add_(1).relu_())(x),
     "another mode": lambda x: _under(Doubling(), lambda: x.relu() + x * 2),
 }
+
+
+def _conv(x: Tensor) -> Tensor:
+    return torch.nn.Conv2d(1, 2, 3, device=x.device)(x.view(1, 1, 4, 6))
+
+
+def _with_tangents(x: Tensor) -> Any:
+    results = [(x * 2).relu().tanh() + x, torch.mm(x, x.t()), x.view(-1).unsqueeze(0).t(), x.expand(2, 4, 6), _conv(x)]
+    return [part for result in results for part in unpack_dual(result)]
+
+
+def _of_integers(x: Tensor) -> Any:
+    quotients = [x / 2, torch.div(x, 3), torch.div(x, 2, rounding_mode="floor"), torch.true_divide(x, 2), x // 2]
+    others = [x + 1.5, x * 2.0, x.relu(), x.tanh(), x.sqrt(), torch.pow(x, 2), torch.pow(x, 2.5), x.mul(True), x.neg()]
+    return [*quotients, *others, x.add_(1), (x > 0) + 1, (x > 0).mul(0.5)]
+
+
+def _of_quantized(x: Tensor) -> Any:
+    results = [x.relu(), x.view(-1), x.t(), x.unsqueeze(0), x.permute(1, 0), x.sigmoid(), x.tanh(), x.expand(2, 4, 6)]
+    return [result.dequantize() for result in results]
+
+
+def _of_mkldnn(x: Tensor) -> Any:
+    return [result.to_dense() for result in (x.relu(), x * 2, x + x, x.transpose(0, 1), x.sigmoid(), x.tanh())]
+
+
+def _of_nested(x: Tensor) -> Any:
+    return [part for result in (x.relu() + x, F.gelu(x), x * 2, x.neg()) for part in result.unbind()]
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@contextmanager
+def _precision() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _anomaly() -> Any:
+    return torch.autograd.set_detect_anomaly(True, check_nan=False)
+
+
+class Plain(Tensor):
+    """A subclass that changes nothing."""
 
 
 def _under(context: Any, run: Callable[[], Any]) -> Any:
@@ -94,6 +175,12 @@ def recorded(program: Callable[[Tensor], Any], x: Tensor, *, with_leaves: bool, 
     return session.run(), session
 
 
+# They have every leaf, in a form in which it is one call.
+PLAIN_PROGRAMS = (
+    "unary", "torch.unary", "in place", "activations", "arithmetic", "power", "products", "batched", "more views",
+    "views are written to", "expand", "convolution",
+)  # fmt: skip
+
 MODES = {
     "plain": torch.enable_grad,
     "requires_grad": torch.enable_grad,
@@ -104,8 +191,20 @@ MODES = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.filterwarnings("ignore:.*padding='same'.*:UserWarning", "ignore:Sparse:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*padding='same'.*:UserWarning",
+    "ignore:Sparse:UserWarning",
+    "ignore:.*nested:UserWarning",
+    "ignore:.*quantize:DeprecationWarning",
+    "ignore:.*quantize:UserWarning",
+    "ignore:Anomaly:UserWarning",
+    "ignore:TF32:UserWarning",
+    "ignore:None of the inputs:UserWarning",
+    "ignore:.*torch.jit.script:DeprecationWarning",
+)
 def test_a_leaf_is_what_the_aten_level_sees(name: str, mode: str) -> None:
+    if mode == "inference" and name == "forward-mode AD":
+        pytest.skip("PyTorch has none in inference mode")
     torch.manual_seed(1)
     x = torch.rand(4, 6).add(0.5)
     if mode == "requires_grad" and name not in {"sparse", "views are written to"}:
@@ -123,7 +222,8 @@ def test_a_leaf_is_what_the_aten_level_sees(name: str, mode: str) -> None:
         ), op.function
         assert list(map(type, flat(twin.args))) == list(map(type, flat(op.args))), op.function
     # Zero tensors make meta tensors that come and go within a call; their addresses are given away again at once.
-    assert values_of(known, name != "zero tensor") == values_of(looked, name != "zero tensor")
+    with_storages = name not in {"zero tensor", "forward-mode AD"}
+    assert values_of(known, with_storages) == values_of(looked, with_storages)
     assert [(op.function, op.parents, op.outputs, op.seq is None) for op in again.ops] == [
         (op.function, op.parents, op.outputs, op.seq is None) for op in record.ops
     ]
@@ -148,22 +248,21 @@ def flat(structure: Any) -> list[Any]:
     return [structure]
 
 
-@pytest.mark.parametrize("func", [leaf.func for leaf in leaves.LEAVES.values()], ids=lambda func: func.__qualname__)
-def test_every_leaf_occurs_as_one(func: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[Any] = []
+def test_every_leaf_occurs_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: dict[int, Any] = {}
     run = FunctionLevel._run_leaf
 
     def noted(level: FunctionLevel, leaf: Any, *rest: Any) -> Any:
         found = run(level, leaf, *rest)
         if isinstance(found, Tensor):
-            taken.append(leaf.func)
+            taken[id(leaf.func)] = leaf.func
         return found
 
     monkeypatch.setattr(FunctionLevel, "_run_leaf", noted)
-    for program in (*PROGRAMS.values(), _methods):
+    for program in (*(PROGRAMS[name] for name in PLAIN_PROGRAMS), _methods):
         with torch.no_grad():
             recorded(program, torch.rand(4, 6), with_leaves=True)
-    assert func in taken
+    assert taken.keys() == leaves.LEAVES.keys()
 
 
 def _methods(x: Tensor) -> Any:

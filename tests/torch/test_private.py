@@ -37,6 +37,14 @@ def test_current_node_is_the_node_being_evaluated() -> None:
     assert private.current_node() is None
 
 
+def test_forward_ad_is_known_while_it_is_on() -> None:
+    """Without it the calls on tangents are missing where a function is taken for one ATen call."""
+    assert not private.in_forward_ad()
+    with torch.autograd.forward_ad.dual_level():
+        assert private.in_forward_ad()
+    assert not private.in_forward_ad()
+
+
 def test_storage_id_is_shared_by_views_and_only_by_them() -> None:
     """Without it edges through views and in-place ops are lost."""
     x, y = torch.ones(4), torch.ones(4)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 import torcheer as tl
-from torcheer.capture.torch import validate
+from torcheer.capture.torch import modes, validate
 from torcheer.capture.torch.inputs import arrange
+from torcheer.capture.torch.leaves import LEAVES
 from torcheer.capture.torch.proof import Proof, check_proof
 from torcheer.capture.torch.state import RunState
 from torcheer.record.model import Edge
@@ -60,7 +63,7 @@ def test_a_true_record_passes_and_says_what_it_tested() -> None:
     result = tl.validate(Views(), torch.randn(3, 4))
     assert result
     assert result.failures == []
-    assert {check.name for check in result.checks} == {"same run", "census", "replay", "edges", "influence"}
+    assert {check.name for check in result.checks} == {"same run", "leaves", "census", "replay", "edges", "influence"}
     assert all(check.tested for check in result.checks)
     assert str(result).startswith("Validation passed")
 
@@ -108,6 +111,50 @@ def test_a_missing_aten_call_is_found() -> None:
     gone = next(op for op in proof.record.aten if op.name == "sum")
     proof.record.aten = [op for op in proof.record.aten if op is not gone]
     assert any("aten.sum" in failure for failure in failures(proof)["census"])
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, func: Any, **changes: Any) -> None:
+    monkeypatch.setitem(LEAVES, id(func), LEAVES[id(func)]._replace(**changes))
+
+
+def no_view(kind: Any) -> Any:
+    other = copy(kind)
+    other.is_view = False
+    return other
+
+
+@pytest.mark.parametrize(
+    ("func", "changes"),
+    [
+        (Tensor.neg, {"kind": LEAVES[id(Tensor.exp)].kind}),
+        (Tensor.sub, {"arguments": lambda given: (given[0], given[1] + 0.0)}),
+        (Tensor.sub, {"arguments": lambda given: given[:1]}),
+        (Tensor.t, {"kind": no_view(LEAVES[id(Tensor.t)].kind)}),
+    ],
+    ids=["another operator", "another number", "an argument too few", "no view"],
+)
+def test_a_wrong_leaf_is_found(func: Any, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def model(x: Tensor) -> Tensor:
+        return x.neg().sub(1).t().add(2)
+
+    assert tl.validate(model, torch.randn(3, 4))
+    planted(monkeypatch, func, **changes)
+    result = tl.validate(model, torch.randn(3, 4))
+    assert next(check.name for check in result.checks if check.failures) == "leaves"
+    name = LEAVES[id(func)].kind.name
+    assert result.failures[0].startswith("leaves: ATen call ")
+    assert f"was written down as {name}" in result.failures[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # PyTorch's own, on first use
+def test_a_leaf_that_is_more_than_one_call_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def model(x: Tensor) -> Tensor:
+        with dual_level():
+            return unpack_dual(make_dual(x, torch.ones_like(x)) * 2).tangent.clone()
+
+    assert tl.validate(model, torch.randn(3))
+    monkeypatch.setattr(modes, "in_forward_ad", lambda: False)
+    assert tl.validate(model, torch.randn(3)).failures[0].startswith("leaves: ATen call ")
 
 
 def test_an_aten_call_without_an_owner_is_found() -> None:

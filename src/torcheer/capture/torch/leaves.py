@@ -1,10 +1,11 @@
 """Functions that are one ATen call: what they do at ATen level is known without looking.
 
 ``torch.relu(x)`` is ``aten.relu(x)`` and nothing else, so calling Python a second time to be told so only costs time.
-That holds while nothing stands between the two levels: autocast, a function transform, hooks on what autograd saves, a
-mode of the user's. ``FunctionLevel`` asks for all of them before every call. Tensors that are no plain strided
-ones are not taken either, and neither is a function whose result autograd saves, because a dispatch mode sees a
-``detach`` then. ``tests/torch/test_leaves.py`` compares each with what the ATen level sees.
+That holds while nothing stands between the two levels: autocast, a function transform, forward-mode AD, hooks on what
+autograd saves, a mode of the user's. ``FunctionLevel`` asks for all of them before every call. Tensors that are no
+plain strided ones are not taken either, and neither is a function whose result autograd saves, because a dispatch mode
+sees a ``detach`` then. ``tests/torch/test_leaves.py`` compares each with what the ATen level sees, and so does
+``validate`` for the model it is given (``leaf_proof.py``).
 """
 
 from __future__ import annotations

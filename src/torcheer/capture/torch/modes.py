@@ -21,6 +21,7 @@ from torcheer.capture.torch.private import (
     current_node,
     dispatch_mode_at,
     hide_from_dynamo,
+    in_forward_ad,
     no_function_mode,
     num_dispatch_modes,
     num_function_modes,
@@ -133,6 +134,7 @@ class FunctionLevel(TorchFunctionMode):
             or num_dispatch_modes() != 1
             or num_function_modes()
             or transforms() is not None
+            or in_forward_ad()
             or is_cast_or_hooked(leaf)
         ):
             return _LOOK

@@ -43,6 +43,7 @@ __all__ = [
     "eager_branches",
     "hide_from_dynamo",
     "id_of_storage",
+    "in_forward_ad",
     "is_autograd_key",
     "is_custom_operator",
     "is_functional_wrapper",
@@ -109,6 +110,12 @@ push_dispatch_mode: Callable[[Any], None] = torch._C._push_on_torch_dispatch_sta
 
 # The innermost function transform (vmap, grad, jvp) that is running, or None.
 transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+
+
+def in_forward_ad() -> bool:
+    """Is a level of forward-mode AD open (``dual_level``), on any thread?"""
+    return torch.autograd.forward_ad._current_level >= 0
+
 
 # Is autocast on, for any device?
 any_autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled

@@ -60,6 +60,7 @@ class Proof:
     contents: Payloads
     calls: dict[int, Witnessed]  # index into record.ops → the call as it was made
     census: list[str]  # names of ATen calls, counted independently
+    aten_calls: list[str]  # as they are on the tape
 
     def value(self, index: int) -> Tensor | None:
         """Recorded contents of a value."""

@@ -1,4 +1,4 @@
-"""Proves a recording of a model on given inputs: runs it plainly, counted, and witnessed, and compares.
+"""Proves a recording of a model on given inputs: runs it plainly, counted, looked at, and witnessed, and compares.
 
 The recorded run must be the plain run bit for bit: outputs, random numbers, buffers. What the record says must
 then hold by itself (``proof.py``).
@@ -13,6 +13,7 @@ import torch
 
 from torcheer.capture.torch.evidence import WitnessLevel, copied
 from torcheer.capture.torch.inputs import Inputs
+from torcheer.capture.torch.leaf_proof import aten_calls, check_leaves, looked_at
 from torcheer.capture.torch.private import TorchDispatchMode
 from torcheer.capture.torch.proof import Check, Proof, check_proof
 from torcheer.capture.torch.select import Everything
@@ -62,6 +63,8 @@ def validate_capture(model: Any, inputs: Inputs) -> Validation:
         state.restore()
         census = census_of(model, inputs)
         state.restore()
+        looked = looked_at(model, inputs)
+        state.restore()
         proof, output = witnessed_run(model, inputs, census)
         same_run = Check("same run", tested=4)
         if not same_structure(output, plain_output):
@@ -72,7 +75,7 @@ def validate_capture(model: Any, inputs: Inputs) -> Validation:
             same_run.failures.append("the random number generator was left different")
         if not same_host_random(plain_host, host_random_state()):
             same_run.failures.append("the random numbers of Python or numpy were left different")
-        return Validation([same_run, *check_proof(proof)])
+        return Validation([same_run, check_leaves(proof.aten_calls, looked), *check_proof(proof)])
     finally:
         state.restore()
 
@@ -107,4 +110,4 @@ def witnessed_run(model: Any, inputs: Inputs, census: list[str]) -> tuple[Proof,
     assert isinstance(level, WitnessLevel)
     ops = session.ops_by_event()
     calls = {ops[event]: call for event, call in level.calls.items() if event in ops}
-    return Proof(record, session.payloads, calls, census), output
+    return Proof(record, session.payloads, calls, census, aten_calls(session.tape)), output
