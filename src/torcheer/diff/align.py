@@ -9,6 +9,7 @@ import numpy as np
 from torcheer.diff.graph import Graph
 from torcheer.diff.layout import Close, Found, find_layout, is_close
 from torcheer.diff.noise import Noise
+from torcheer.diff.passes import find_joined
 from torcheer.diff.sketch import Sketch, Sketches, sketch
 
 _MOST_CANDIDATES = 12  # of one sketch that are compared in full
@@ -72,8 +73,33 @@ def align(a: Graph, b: Graph, noise: Noise) -> Alignment:
                     break
         if not matched and candidates:
             found.alike[cls] = candidates[:_MOST_CANDIDATES]
+    _match_loops(found, slack)
     _match_rest_of_a(found)
     return found
+
+
+def _match_loops(found: Alignment, slack: float) -> None:
+    """What one side does pass by pass in a loop, and the other at once."""
+    a, b, (of_a, of_b) = found.a, found.b, found.sketches
+    close = Close(slack, 10 * slack)
+    left = {cls: one for cls, one in of_b.items() if cls not in found.by_b}
+    for one in find_joined(a, of_a, b, left, close):
+        members = a.content_member(one.passes[0]), b.content_member(one.whole)
+        assert members[0] is not None
+        assert members[1] is not None
+        match = Match(one.passes[0], one.whole, one.found, (members[0], members[1]))
+        found.by_b.setdefault(one.whole, match)
+        for cls in one.passes:
+            found.by_a.setdefault(cls, match)
+    left = {cls: one for cls, one in of_a.items() if cls not in found.by_a}
+    for one in find_joined(b, of_b, a, left, close):
+        for cls in one.passes:
+            members = a.content_member(one.whole), b.content_member(cls)
+            assert members[0] is not None
+            assert members[1] is not None
+            match = Match(one.whole, cls, one.found, (members[0], members[1]))
+            found.by_b.setdefault(cls, match)
+            found.by_a.setdefault(one.whole, match)
 
 
 def _match_parts(found: Alignment, table: Sketches, cls: int, slack: float) -> bool:

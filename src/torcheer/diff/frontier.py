@@ -15,6 +15,7 @@ from torcheer.diff.align import Alignment
 from torcheer.diff.expand import follow
 from torcheer.diff.graph import Graph, Node
 from torcheer.diff.order import misplaced
+from torcheer.diff.passes import JOINED
 from torcheer.diff.sketch import proportional
 
 # Functions that do the same job: one side's may stand for the other's.
@@ -190,10 +191,18 @@ class Search:
             same = family(twin.name) == family(node.name)
             found.strength = 20 if same and is_exact else 10
             found.why = "it is given the same tensors as A's and makes others" if same else "A goes on with another op"
-            if not same:
+            if not same and self._is_joined(node):
+                # A loop written at once need not do any of its steps.
+                found.strength, found.why = 5, "A goes on with another op in each pass of a loop"
+            elif not same:
                 self._name_step(node, twin, found)
         self._name_param(node, found)
         return found
+
+    def _is_joined(self, node: Node) -> bool:
+        """Whether an op of B reads at once what A has pass by pass."""
+        matches = (self.alignment.by_b.get(self.b.graph.class_of(value)) for value in node.inputs)
+        return any(one is not None and one.found.layout.startswith(JOINED) for one in matches)
 
     def _judge_side(self, node: Node, found: Candidate) -> None:
         """A mask or table is to blame only if all else that goes in where it is used is right."""
@@ -210,6 +219,7 @@ class Search:
     def _join(self, node: Node) -> Node | None:
         """The first op further on that reads more than masks and tables."""
         graph, queue, seen = self.b.graph, [node.index], {node.index}
+        found: list[int] = []
         while queue:
             current = graph.nodes[queue.pop(0)]
             for value in current.outputs:
@@ -218,10 +228,9 @@ class Search:
                     if index in seen or index not in self.b.reaching:
                         continue
                     seen.add(index)
-                    if reader.outputs and graph.class_of(reader.outputs[0]) not in graph.side_classes:
-                        return reader
-                    queue.append(index)
-        return None
+                    is_join = reader.outputs and graph.class_of(reader.outputs[0]) not in graph.side_classes
+                    (found if is_join else queue).append(index)
+        return graph.nodes[min(found)] if found else None
 
     def _joins(self, found: list[Candidate]) -> Iterator[Candidate]:
         """Where a wrong mask is used, in case it is its use that is wrong."""
