@@ -22,6 +22,7 @@ from torcheer.diff.comparison import (
     MatchResult,
     head,
 )
+from torcheer.diff.confirm import confirm
 from torcheer.diff.frontier import Candidate, Search
 from torcheer.diff.graph import Graph, build
 from torcheer.diff.layout import apart, name_order
@@ -98,7 +99,7 @@ def _compare_forward(runs: Runs, given: Tolerance | None) -> Comparison:
 
     result._matching = lambda: _matches(aligned())
     if result.verdict == DIVERGED:
-        _find_first(result, aligned(), pairs)
+        _find_first(result, aligned(), pairs, runs)
     return result
 
 
@@ -197,7 +198,7 @@ def _owners(graph: Graph) -> dict[int, list[int]]:
     return found
 
 
-def _find_first(result: Comparison, alignment: Alignment, pairs: Sequence[Pair]) -> None:
+def _find_first(result: Comparison, alignment: Alignment, pairs: Sequence[Pair], runs: Runs) -> None:
     wrong = [pair for pair, one in zip(pairs, result.outputs, strict=True) if one.verdict == DIVERGED]
     differing = [pair.a.value for pair in wrong], [pair.b.value for pair in wrong]
     search = Search(alignment, differing)
@@ -205,7 +206,9 @@ def _find_first(result: Comparison, alignment: Alignment, pairs: Sequence[Pair])
     if search.follow_steps(found):
         found = Search(alignment, differing).candidates() or found
     divergences = [describe(alignment, one) for one in found[:_NUM_CANDIDATES]]
-    if not divergences:
+    if divergences:
+        divergences[0].confirmed = confirm(alignment, found[0], runs.sides)
+    else:
         divergences = [_of_output(alignment, wrong[0], result)]
     result.first_divergence, result.candidates = divergences[0], divergences[1:]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torcheer.diff.arrays import Array
 from torcheer.errors import ComparisonError
-from torcheer.record.model import Record
+from torcheer.record.model import Op, Record
 from torcheer.record.payload import Payloads
 
 Weights = Mapping[str, Array]  # by address: "features.0.weight"
@@ -87,6 +87,14 @@ class Side(Protocol):
 
     def restore(self) -> None:
         """Put weights, buffers, modes and random state back as they were when the side was made."""
+
+
+@runtime_checkable
+class CanReplay(Protocol):
+    """A side that can make one recorded call again."""
+
+    def replay(self, call: Op, contents: Mapping[int, Array]) -> Array | None:
+        """Return the first tensor of a call on these contents of the values it read; None where it cannot be told."""
 
 
 def check_optimizer(optimizer: Any, expected: type, framework: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 
+from torcheer.capture.torch.again import call_again
 from torcheer.capture.torch.fine import FineSession, own_tensors
 from torcheer.capture.torch.fine import unfused as run_unfused
 from torcheer.capture.torch.inputs import Inputs
@@ -19,6 +20,7 @@ from torcheer.diff.arrays import Array, as_array
 from torcheer.diff.forms import STATISTICS
 from torcheer.diff.side import Leaf, Recording, Weights, check_loss, check_optimizer
 from torcheer.errors import ComparisonError
+from torcheer.record.model import Op
 
 Tensor = torch.Tensor
 Loss = Callable[[Any], Tensor]
@@ -105,6 +107,10 @@ class TorchSide:
         with torch.no_grad():
             given = [torch.from_numpy(array.copy()).to(self._device()) for array in inputs]
             return [as_array(tensor) for _, tensor in named_tensors(self.model.get_submodule(address)(*given))]
+
+    def replay(self, call: Op, contents: Mapping[int, Array]) -> Array | None:
+        """Make one recorded call again, on these contents."""
+        return call_again(call, contents, self._device())
 
     def _device(self) -> torch.device:
         anchor = next(self.model.parameters(), None)
