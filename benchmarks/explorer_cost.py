@@ -194,11 +194,15 @@ def interactions(browser: Browser, path: Path) -> list[Line]:
             timed["search"].append(page.evaluate(MEASURE, SEARCH.format(text)))
         for where, key in (("close by", "+"), ("all of it in view", "f")):
             page.evaluate(MEASURE, KEY.format(key))
+            if key == "f":  # of a long graph, the first fit shows the start
+                page.evaluate(MEASURE, KEY.format(key))
             for kind in ("pan", "zoom"):
                 frame = page.evaluate(FRAMES, kind)
                 lines.append(Line(f"{kind}, 10,000 ops open, {where}", frame, "ms", 50, "longest frame"))
     found = timed.items()
-    return [Line(f"{name}, 10,000 ops open", median(ms), "ms", 150, f"of {_listed(ms)}") for name, ms in found] + lines
+    return [
+        Line(f"{name}, 10,000 ops open", max(ms), "ms", 150, f"worst of {_listed(ms)}") for name, ms in found
+    ] + lines
 
 
 def code_size() -> Line:

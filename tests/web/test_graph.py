@@ -186,6 +186,22 @@ def test_fit_and_zoom_and_pan(graph: Page, explorer: Explorer) -> None:
     assert after.top == pytest.approx(before.top + 40, abs=12)
 
 
+def test_fit_of_a_long_graph_is_its_width_first(graph: Page, explorer: Explorer) -> None:
+    graph.set_viewport_size({"width": 1366, "height": 420})
+    graph.get_by_role("button", name="Expand all").click()
+    wait_for_form(graph, explorer.call("blocks.0"), "open")
+    graph.locator("canvas[role=application]").press("-")  # it has the start in view already
+    graph.get_by_role("button", name="Fit").click()
+    first, last = explorer.op("input_1_0"), explorer.op("output_1_75")
+    start = seen(graph, first)
+    assert start.top > 78
+    assert start.height > 15
+    assert seen(graph, last).top > 420
+    graph.get_by_role("button", name="Fit").click()
+    assert seen(graph, last).top < 420
+    assert seen(graph, first).height < start.height / 3
+
+
 def test_the_minimap_moves_the_view(graph: Page, explorer: Explorer) -> None:
     graph.get_by_role("button", name="Expand all").click()
     wait_for_form(graph, explorer.call("blocks.0"), "open")

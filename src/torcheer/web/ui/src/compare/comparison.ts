@@ -117,7 +117,10 @@ export class Pairs {
   }
 }
 
-/** The state of every item of one side's graph; a box that holds others has the worst of theirs. */
+/**
+ * The state of every item of one side's graph; a box that holds others has the worst of theirs. A constant is not
+ * recognised by its few numbers, and says nothing of the box around it.
+ */
 export function statesOf(comparison: Comparison, pairs: Pairs, graph: Graph, side: 0 | 1): Map<string, State> {
   const bad = new Set<string>();
   for (const one of [comparison.first_divergence, ...comparison.candidates]) {
@@ -130,8 +133,10 @@ export function statesOf(comparison: Comparison, pairs: Pairs, graph: Graph, sid
     return item.role === "input" || item.role === "output" || pairs.has(side, item.key) ? "matched" : "unmatched";
   });
   const rank: Record<State, number> = { matched: 0, unmatched: 1, differing: 2 };
+  const fed = new Set(graph.edges.map(({ to }) => to));
   for (let at = graph.items.length - 1; at >= 0; at--) {
-    const { parent } = graph.items[at];
+    const { parent, role } = graph.items[at];
+    if (states[at] === "unmatched" && role !== "module" && !fed.has(at)) continue;
     if (parent >= 0 && rank[states[at]] > rank[states[parent]]) states[parent] = states[at];
   }
   return new Map(graph.items.map((item, at) => [item.id, states[at]]));

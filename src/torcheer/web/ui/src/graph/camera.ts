@@ -61,6 +61,21 @@ export function opened(rect: Rect, screen: Size, leastZoom: number): Camera {
   return { x: rect.x + rect.width / 2 - screen.width / 2 / zoom, y: rect.y - MARGIN / zoom, zoom };
 }
 
+const READABLE_ZOOM = 0.25; // below it names are a few pixels high
+const MUCH_WIDER = 3;
+
+/**
+ * All of a rectangle; of a long and narrow one, which would be a thin column, its start at the width of the screen. From
+ * there, all of it: asking twice shows the column.
+ */
+export function fittedReadably(camera: Camera, rect: Rect, screen: Size): Camera {
+  const whole = fitted(rect, screen);
+  const wide = opened(rect, screen, Math.min(1, (screen.width - 2 * MARGIN) / Math.max(rect.width, 1)));
+  const isColumn = whole.zoom < READABLE_ZOOM && wide.zoom > MUCH_WIDER * whole.zoom;
+  const isThere = camera.x === wide.x && camera.y === wide.y && camera.zoom === wide.zoom;
+  return isColumn && !isThere ? wide : whole;
+}
+
 /** A camera that has a rectangle in view: the same one if it is, else moved, and nearer if it would be too small. */
 export function showing(camera: Camera, rect: Rect, screen: Size, leastZoom = 0.35): Camera {
   const zoom = Math.max(camera.zoom, leastZoom);

@@ -6,27 +6,46 @@ import type { HistoryData } from "../scene/data";
 import { historyGraph, type HistoryOptions } from "../scene/history_graph";
 import { pack } from "./packed";
 import type { Asked, Drawn, GraphOptions, Supplied } from "./protocol";
+import type { Scene } from "../scene/scene";
 import { startingOpen } from "./starting_open";
 import { entered } from "./entered";
 
 interface Kept {
   data: unknown;
+  /** As text, to be compared. */
   options: string;
+  /** Tables were added since the graph was built. */
+  isStale: boolean;
   whole: Graph;
   root: string;
   graph: Graph;
   memo: Memo;
+  /** Items that were open in the last drawing; null: all. */
+  open: ReadonlySet<string> | null;
 }
 
 const kept = new Map<string, Kept>();
 
 export function draw(asked: Asked): Drawn {
-  const { graph, memo, whole } = graphOf(asked);
+  const found = graphOf(asked);
+  const { graph, whole } = found;
   const ids = asked.open === null ? startingOpen(graph) : asked.open === "all" ? null : new Set(asked.open);
-  const isOpen = (item: number) => ids === null || ids.has(graph.items[item].id);
-  const scene = layout(graph, isOpen, {}, memo);
+  found.open = ids;
+  const scene = sceneOf(found);
   const open = ids === null ? scene.boxes.filter((box) => box.form === "open").map((box) => graph.items[box.item].id) : [...ids];
   return { number: asked.number, graph: asked.wantsGraph ? graph : null, whole: asked.wantsGraph && graph !== whole ? whole : null, scene: pack(scene), open };
+}
+
+/**
+ * Do again what the next question will ask for. A graph to which tables were added is built anew, and code that has run
+ * once or twice is slow still: without this the reader would wait for both at the first click on a large graph.
+ */
+export function warm(): void {
+  for (const [name, { options, root }] of kept) pack(sceneOf(graphOf({ name, options: JSON.parse(options), root })));
+}
+
+function sceneOf({ graph, memo, open }: Kept): Scene {
+  return layout(graph, (item) => open === null || open.has(graph.items[item].id), {}, memo);
 }
 
 /** Add tables to data given before; the graph is built anew when it is next asked for. */
@@ -34,16 +53,16 @@ export function supply({ name, tables }: Supplied): void {
   const found = kept.get(name);
   if (!found) return;
   found.data = { ...(found.data as object), ...tables };
-  found.options = "";
+  found.isStale = true;
 }
 
-function graphOf(asked: Asked): Kept {
+function graphOf(asked: Pick<Asked, "name" | "options" | "root" | "data">): Kept {
   const options = JSON.stringify(asked.options);
   let found = kept.get(asked.name);
-  if (asked.data !== undefined || found === undefined || found.options !== options) {
+  if (asked.data !== undefined || found === undefined || found.isStale || found.options !== options) {
     const data = asked.data ?? found?.data;
     const whole = build(data, asked.options);
-    found = { data, options, whole, root: "", graph: whole, memo: new Map() };
+    found = { data, options, isStale: false, whole, root: "", graph: whole, memo: new Map(), open: found?.open ?? new Set() };
     kept.set(asked.name, found);
   }
   if (found.root !== asked.root) {
