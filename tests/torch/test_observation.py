@@ -6,6 +6,7 @@ import copy
 import gc
 import io
 import pickle
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -297,3 +298,18 @@ def test_a_module_compiled_in_place_is_recorded_as_a_call() -> None:
     assert [note.code for note in history.record.diagnostics] == ["compiled-ran-eagerly"]
     assert model[0]._compiled_call_impl is compiled
     assert nn.Module.__dict__["_compiled_call_impl"] is None
+
+
+def test_a_warning_of_pytorchs_python_code_names_the_line_of_the_user() -> None:
+    def model(x: Tensor) -> Tensor:
+        return nn.functional.mse_loss(nn.functional.softmax(x), torch.ones(3, 1))
+
+    def warned(run: Any) -> list[tuple[str, int, str]]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run(model, torch.ones(3, 3))
+        return [(each.filename, each.lineno, str(each.message)) for each in caught]
+
+    plain = warned(lambda model, x: model(x))
+    assert [file for file, _, _ in plain] == [__file__, __file__]
+    assert warned(tl.log_forward_pass) == plain
