@@ -44,9 +44,11 @@ class _Table:
     def __init__(self, ids: npt.NDArray[np.uint32], series: dict[int, Series]) -> None:
         self.ids = ids
         self.series = [series[number] for number in ids.tolist()]
-        self.is_param_grad = np.array([one.kind == "param_grad" for one in self.series], bool)
-        self.is_param = np.array([one.kind == "param" for one in self.series], bool)
-        self.gradient_of = {(one.module, one.path): one.id for one in self.series if one.kind == "param_grad"}
+        self.param_grads = np.flatnonzero([one.kind == "param_grad" for one in self.series])
+        self.params = np.flatnonzero([one.kind == "param" for one in self.series])
+        have = {(one.module, one.path) for one in self.series if one.kind == "param_grad"}
+        param_series = [self.series[place] for place in self.params]
+        self.has_gradient = np.array([(one.module, one.path) in have for one in param_series], bool)  # of the params
 
 
 class Rules:
@@ -112,30 +114,31 @@ class Rules:
         yield Finding("nan", one.id, f"{one.name}: {what}, the first of {len(places)} series that have them. {birth}")
 
     def _gradients(self, table: _Table, stats: Floats) -> Iterator[Finding]:
-        ids = table.ids[table.is_param_grad]
-        if not len(ids):
+        if not len(table.param_grads):
             return
-        norm = stats[table.is_param_grad, COLUMN["norm"]].astype(np.float64)
-        series = [one for one in table.series if one.kind == "param_grad"]
+        ids = table.ids[table.param_grads]
+        norm = stats[table.param_grads, COLUMN["norm"]].astype(np.float64)
         finite = np.isfinite(norm)
         largest = float(norm[finite].max(initial=0.0))
         limit = self.thresholds
         small = finite & (norm < limit.vanishing * largest)
         for place in self._begins("vanishing", ids, small, limit.patience):
+            one = table.series[table.param_grads[place]]
             text = (
-                f"{series[place].name}: gradient norm {norm[place]:.2g}, the largest in the model is {largest:.2g}, "
+                f"{one.name}: gradient norm {norm[place]:.2g}, the largest in the model is {largest:.2g}, "
                 f"for {limit.patience} logged steps. It hardly learns."
             )
-            yield Finding("vanishing", series[place].id, text)
+            yield Finding("vanishing", one.id, text)
         usual, count = self._usual[ids], self._num_norms[ids]
         logarithm = np.log(np.where(finite & (norm > 0), norm, 1))
         large = finite & (count >= limit.usual) & (logarithm > usual + math.log(limit.exploding))
         for place in self._begins("exploding", ids, large):
+            one = table.series[table.param_grads[place]]
             text = (
-                f"{series[place].name}: gradient norm {norm[place]:.2g}, usually {math.exp(usual[place]):.2g}. "
+                f"{one.name}: gradient norm {norm[place]:.2g}, usually {math.exp(usual[place]):.2g}. "
                 "Clip gradients, or lower the learning rate."
             )
-            yield Finding("exploding", series[place].id, text)
+            yield Finding("exploding", one.id, text)
         normal = finite & (norm > 0) & ~large
         count = count + normal
         self._num_norms[ids] = count
@@ -159,17 +162,17 @@ class Rules:
                     yield Finding(rule, one.id, f"{one.name}: {values[place]:.0%} {text}")
 
     def _unused(self, table: _Table) -> Iterator[Finding]:
-        if not table.is_param.any() or not table.is_param_grad.any():
+        if not len(table.params) or not len(table.param_grads):
             return
-        series = [one for one in table.series if one.kind == "param"]
-        ids = table.ids[table.is_param]
-        self._with_gradient[ids] |= np.array([(one.module, one.path) in table.gradient_of for one in series])
+        ids = table.ids[table.params]
+        self._with_gradient[ids] |= table.has_gradient
         for place in self._begins("unused", ids, ~self._with_gradient[ids], self.thresholds.patience):
+            one = table.series[table.params[place]]
             text = (
-                f"{series[place].name}: no gradient in {self.thresholds.patience} logged steps. "
+                f"{one.name}: no gradient in {self.thresholds.patience} logged steps. "
                 "It is frozen, or the loss does not depend on it."
             )
-            yield Finding("unused", series[place].id, text)
+            yield Finding("unused", one.id, text)
 
 
 _BIRTH = {

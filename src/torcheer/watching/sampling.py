@@ -81,11 +81,11 @@ class Sampler:
         if plain.dtype not in _EXACT:
             plain = plain.to(_FLOAT32)
         norms = plain.abs().view(-1) if plain.dim() < 2 else torch.linalg.vector_norm(plain.flatten(1), dim=1)
-        if norms.dtype is not _FLOAT32 or (self.sample_n is not None and len(norms) > self.sample_n):
+        if norms.dtype is not _FLOAT32 or (self.sample_n is not None and norms.numel() > self.sample_n):
             row = self.row(norms)
         else:
             squares = torch.dot(norms, norms)
-            row = Row(norms, float(squares) if squares.is_cpu else squares, len(norms))
+            row = Row(norms, float(squares) if squares.is_cpu else squares, norms.numel())
         if row is not None and isinstance(row.squares, float) and not math.isfinite(row.squares):
             count_bad(row, plain)
         return row

@@ -116,7 +116,7 @@ class Collected:
         self.series = [(number, rows[0]) for number, rows in of_series.items()]
 
     def _samples(self, rows: list[Row], is_gradient: np.ndarray[Any, Any]) -> Samples:
-        lengths = np.array([len(row.values) for row in rows], np.int64)
+        lengths = np.array([row.values.numel() for row in rows], np.int64)
         devices = {row.values.device for row in rows}
         if len(devices) == 1:
             flat = torch.cat([row.values for row in rows]).cpu()
@@ -155,7 +155,7 @@ class Collected:
         before, after = (torch.cat(parts).cpu().numpy() for parts in (
             [self.rows[row].values for row in used], [self.after[row] for row in used]
         ))  # fmt: skip
-        lengths = np.array([len(self.after[row]) for row in used])
+        lengths = np.array([self.after[row].numel() for row in used])
         starts = np.cumsum(lengths) - lengths
         with np.errstate(all="ignore"):  # parameters may be anything
             change = np.sqrt(np.add.reduceat((after - before).astype(np.float64) ** 2, starts))

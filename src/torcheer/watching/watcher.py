@@ -246,7 +246,7 @@ class Watcher(LoopListener):
                 after = self._parameters.samples(self._all_parameters())
             for number, row in step.before.items():
                 sample = after.get(number)
-                if sample is not None and len(sample) == len(step.rows[row].values):
+                if sample is not None and sample.numel() == step.rows[row].values.numel():
                     step.after[row] = sample
         step.close()
         if following is None:
