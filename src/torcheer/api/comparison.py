@@ -55,6 +55,7 @@ def compare(
     # numpy, and the frameworks: only a comparison needs them.
     from torcheer.diff.compare import compare_runs
     from torcheer.diff.learning import Learning
+    from torcheer.diff.notes import is_training, note_on_gradients
     from torcheer.diff.numbers import Tolerance
     from torcheer.diff.runs import Runs
 
@@ -70,7 +71,7 @@ def compare(
     losses, own = _two(loss, "loss"), _two(optimizers, "optimizers", is_pair=True)
     learns = bool(steps or loss is not None)
     inputs = (x, x if x_b is None else x_b)
-    a, b, inputs, notes = _widened(a, b, inputs, learns)
+    a, b, inputs, notes = _widened(a, b, inputs, is_free=optimizers is None)
     # These keep the models' own weights; a run that is repeated goes back to the weights it was compared with.
     sides: list[Side] = [] if weights == "own" else [side_of(model, None) for model in (a, b)]
     keepers = len(sides)
@@ -79,9 +80,11 @@ def compare(
         for model, inp, one, optimizer in zip((a, b), inputs, losses, own, strict=True):
             sides.append(side_of(model, inp, loss=one, optimizer=optimizer, writes_params=bool(steps)))
         runs = _run_both(sides[keepers:], (a, b), pick)
-        can_learn = not any(is_onnx(model) for model in (a, b)) and runs.first[0].record.run.training
+        can_learn = not any(is_onnx(model) for model in (a, b)) and is_training(runs.first[0].record)
         wants = learns or (can_learn if backward is None else backward)
         found = compare_runs(runs, given, Learning(wants, steps, loss is not None, given) if wants else None)
+        if not wants and backward is None and found:
+            found.notes += note_on_gradients(*runs.first)
         found.notes += notes
         return found
     finally:
@@ -168,9 +171,12 @@ def _set_weights(weights: str, a: Any, b: Any) -> None:
         equal_weights(a, b)
 
 
-def _widened(a: Any, b: Any, inputs: Any, learns: bool) -> tuple[Any, Any, Any, list[str]]:
-    """Low precision hides what differs: such models are compared as copies in float32."""
-    if is_paddle(a) or is_paddle(b) or learns:
+def _widened(a: Any, b: Any, inputs: Any, *, is_free: bool) -> tuple[Any, Any, Any, list[str]]:
+    """Low precision hides what differs: such models are compared as copies in float32.
+
+    is_free: no optimizer of the user's holds the models' own parameters.
+    """
+    if is_paddle(a) or is_paddle(b) or not is_free:
         return a, b, inputs, []
     from torcheer.capture.torch.widen import is_low, widened  # torch takes seconds to import
 
@@ -178,7 +184,8 @@ def _widened(a: Any, b: Any, inputs: Any, learns: bool) -> tuple[Any, Any, Any, 
     if not low:
         return a, b, inputs, []
     note = f"{' and '.join(low)} in low precision: copies in float32, with weights rounded alike, were compared"
-    wide = [widened(model, inp, other) for model, inp, other in zip((a, b), inputs, (b, a), strict=True)]
+    sides = (a, inputs[0]), (b, inputs[1])
+    wide = [widened(*side, other) for side, other in zip(sides, reversed(sides), strict=True)]
     return wide[0][0], wide[1][0], tuple(inp for _, inp in wide), [note]
 
 

@@ -17,6 +17,7 @@ from torcheer.diff.align import Alignment, align
 from torcheer.diff.comparison import (
     DIVERGED,
     EQUAL,
+    UNDETERMINED,
     Comparison,
     Divergence,
     MatchResult,
@@ -24,7 +25,7 @@ from torcheer.diff.comparison import (
 )
 from torcheer.diff.confirm import confirm
 from torcheer.diff.frontier import Candidate, Search
-from torcheer.diff.graph import Graph, build
+from torcheer.diff.graph import Graph, build, plain_arguments
 from torcheer.diff.layout import apart, name_order
 from torcheer.diff.learning import Learning, compare_learning
 from torcheer.diff.noise import Noise
@@ -206,11 +207,27 @@ def _find_first(result: Comparison, alignment: Alignment, pairs: Sequence[Pair],
     if search.follow_steps(found):
         found = Search(alignment, differing).candidates() or found
     divergences = [describe(alignment, one) for one in found[:_NUM_CANDIDATES]]
+    if found and _is_chance(alignment, found):
+        result.verdict = UNDETERMINED
+        result.reasons.append(
+            "both sides draw random numbers, and other ones: compare them in eval mode, or with dropout off"
+        )
     if divergences:
         divergences[0].confirmed = confirm(alignment, found[0], runs.sides)
     else:
         divergences = [_of_output(alignment, wrong[0], result)]
     result.first_divergence, result.candidates = divergences[0], divergences[1:]
+
+
+def _is_chance(alignment: Alignment, found: Sequence[Candidate]) -> bool:
+    """Whether nothing but the numbers drawn tells the sides apart: A draws with B's arguments."""
+    first = found[0]
+    if first.kind != "random" or first.b is None or any(o.kind != "random" and o.strength >= 20 for o in found):
+        return False
+    drawn = [(node.name, node.op) for node in alignment.a.nodes if node.is_random and node.op is not None]
+    own = alignment.b.nodes[first.b]
+    like = [plain_arguments(op) for name, op in drawn if name == own.name]
+    return bool(drawn) and (not like or own.op is None or plain_arguments(own.op) in like)
 
 
 def describe(alignment: Alignment, one: Candidate) -> Divergence:

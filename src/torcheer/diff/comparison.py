@@ -86,7 +86,7 @@ class Comparison:
     first_divergence: Divergence | None = None
     candidates: list[Divergence] = field(default_factory=list)  # further places, likeliest first
     outputs: list[OutputResult] = field(default_factory=list)
-    gradients: list[TensorResult] = field(default_factory=list)
+    gradients: list[TensorResult] = field(default_factory=list)  # empty where they were not compared: see notes
     weights: list[TensorResult] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     tolerance: str = ""  # where the tolerance comes from

@@ -14,7 +14,7 @@ from torcheer.diff.numbers import Tolerance
 from torcheer.diff.outputs import pair_outputs
 from torcheer.diff.param_map import ParamMap
 from torcheer.diff.place import Place, place_of
-from torcheer.diff.side import Side
+from torcheer.diff.side import Side, Weights
 from torcheer.diff.training import Steps, compare_buffers, compare_gradients
 
 _DIFFERENTIABLE = ("float", "bfloat", "complex")
@@ -51,6 +51,45 @@ def compare_learning(
         if gradients is not None:
             result.gradients = compare_gradients(found, *gradients, given=wanted.given)
             _first(result, result.gradients, graphs, "gradient")
+    if result.gradients:
+        result.notes += _left_out(result.gradients, found, sides, trained)
+
+
+def _left_out(
+    results: Sequence[TensorResult], found: ParamMap, sides: tuple[Side, Side], trained: set[str]
+) -> list[str]:
+    """Trained tensors whose gradients were not compared, and why."""
+    compared = {one.target for one in results} | {name for one in results for name in one.sources}
+    left = [
+        [name for name in names if name in trained and name not in compared] for names in (found.only_a, found.only_b)
+    ]
+    if not any(left):
+        return []
+    weights = [side.weights() for side in sides]
+    notes = []
+    for own, other, names in ((1, 0, "BA"), (0, 1, "AB")):
+        for name in list(left[own]):
+            parts = _summands(weights[own][name], {part: weights[other][part] for part in left[other]})
+            if parts:
+                left[own].remove(name)
+                left[other] = [part for part in left[other] if part not in parts]
+                both = f"{names[1]}'s {parts[0]} and {parts[1]}"
+                notes.append(f"the gradient of {names[0]}'s {name} was not compared: the tensor is the sum of {both}")
+    for side, rest in zip("AB", left, strict=True):
+        if rest:
+            shown = ", ".join(rest[:5]) + (f" and {len(rest) - 5} more" if rest[5:] else "")
+            notes.append(f"gradients of {side} were not compared where no tensor of the other has the numbers: {shown}")
+    return notes
+
+
+def _summands(wanted: Array, others: Weights) -> tuple[str, str] | None:
+    """Two tensors of the other side that add up to this one: a recurrent layer has two biases, a cell one."""
+    like = [(name, array) for name, array in others.items() if array.shape == wanted.shape]
+    for place, (name, one) in enumerate(like):
+        for other_name, other in like[place + 1 :]:
+            if np.allclose(one + other, wanted, rtol=1e-6, atol=1e-7):
+                return name, other_name
+    return None
 
 
 def _trained(address: str, names: Sequence[str]) -> list[str]:

@@ -16,8 +16,8 @@ def notes_about(a: Recording, b: Recording) -> list[str]:
     """Differences of circumstance, each in a sentence."""
     notes = []
     one, other = a.record, b.record
-    if one.run.training != other.run.training:
-        modes = ["training" if record.run.training else "eval" for record in (one, other)]
+    if is_training(one) != is_training(other) and not (_is_exported(one) or _is_exported(other)):
+        modes = ["training" if is_training(record) else "eval" for record in (one, other)]
         notes.append(f"A ran in {modes[0]} mode and B in {modes[1]} mode: dropout and batch norm behave otherwise")
     own = [_types(record) for record in (one, other)]
     if own[0] != own[1] and own[0] and own[1]:
@@ -40,6 +40,25 @@ def notes_about(a: Recording, b: Recording) -> list[str]:
     if devices[0] != devices[1]:
         notes.append(f"A ran on {', '.join(devices[0])}, B on {', '.join(devices[1])}")
     return notes
+
+
+def is_training(record: Record) -> bool:
+    """Whether the model ran in training mode; an exported program says so always, and has no modes."""
+    return record.run.training and not _is_exported(record)
+
+
+def _is_exported(record: Record) -> bool:
+    return any(module.address == "" and module.type_name == "GraphModule" for module in record.modules)
+
+
+def note_on_gradients(a: Recording, b: Recording) -> list[str]:
+    """Say that gradients were not compared, where there would be some."""
+    for record, _ in (a, b):
+        returned = [value for op in record.ops if op.kind == "output" for value in op.inputs]
+        trains = any(param.requires_grad for param in record.params)
+        if not trains or not any(record.values[value].requires_grad for value in returned):
+            return []
+    return ["gradients were not compared: backward=True compares them"]
 
 
 def _types(record: Record) -> list[str]:

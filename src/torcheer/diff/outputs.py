@@ -103,10 +103,13 @@ def _judge_one(a: Graph, b: Graph, pair: Pair, noise: Noise) -> OutputResult:
         order = name_order(one, other, close)
         reason = f"{path} differs" + (f": {order}" if order else "")
     error = apart(one, other)[0]
-    low = precision_of(a.value(pair.a.value).dtype) > 1e-5
+    dtypes = {"A": a.value(pair.a.value).dtype, "B": b.value(pair.b.value).dtype}
+    low = [f"{side}'s is {dtype}" for side, dtype in dtypes.items() if precision_of(dtype) > 1e-5]
     if verdict == DIVERGED and noise.given is None and (noise.of(pair.a.value).rms > CHAOTIC or (low and error < 0.5)):
         verdict = UNDETERMINED
         reason = f"{path}: rounding alone changes A by {noise.of(pair.a.value).rms:.1g} of its size"
+        if len(low) == 1:
+            reason = f"{path}: {low[0]}, too coarse to tell rounding from a difference of {error:.1g} of its size"
     return OutputResult(
         pair.a.path, pair.b.path, verdict, how_far, close.rms, reason, error if np.isfinite(error) else None
     )

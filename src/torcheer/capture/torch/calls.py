@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torcheer.capture.torch.inputs import Inputs, arrange
+from torcheer.capture.torch.tape import named_tensors
 from torcheer.diff.arrays import for_model
 from torcheer.errors import ComparisonError
 
@@ -22,7 +23,24 @@ def torch_call(model: Any, given: Any) -> Inputs:
         )
     if given is None:
         return Inputs((), {})
+    _check_has_numbers(model, given)
     return arrange(model, (as_tensors(given, list(model.parameters())),), {})
+
+
+def _check_has_numbers(model: torch.nn.Module, given: Any) -> None:
+    """Refuse what is on the meta device, which has shapes and no numbers, before anything runs."""
+    own = [address for address, tensor in [*model.named_parameters(), *model.named_buffers()] if tensor.is_meta]
+    name = type(model).__name__
+    if own:
+        shown = ", ".join(own[:3]) + (", …" if own[3:] else "")
+        raise ComparisonError(
+            f"{name} is on the meta device ({shown}): its tensors have shapes and no numbers. "
+            "Give it memory and weights first: model.to_empty(device='cpu'), then model.load_state_dict(…)."
+        )
+    if any(tensor.is_meta for _, tensor in named_tensors(given)):
+        raise ComparisonError(
+            f"The input of {name} is on the meta device: it has a shape and no numbers. Pass a tensor that holds some."
+        )
 
 
 def as_tensors(given: Any, params: Sequence[Tensor]) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torcheer.capture.torch.tape import named_tensors
+
 _LOW = (torch.float16, torch.bfloat16)
 
 
@@ -16,10 +18,15 @@ def is_low(model: Any) -> bool:
     return any(tensor.dtype in _LOW for tensor in tensors)
 
 
-def widened(model: torch.nn.Module, inp: Any, rounded_as: torch.nn.Module) -> tuple[torch.nn.Module, Any]:
-    """The model and its input in single precision, its weights rounded as the other model's are."""
-    low = _low_type(model) or _low_type(rounded_as)
-    return copy.deepcopy(model).to(low).float() if low is not None else model, _wide(inp)
+def widened(model: torch.nn.Module, inp: Any, rounded_as: tuple[torch.nn.Module, Any]) -> tuple[torch.nn.Module, Any]:
+    """The model and its input in single precision, its weights and its input rounded as the other side's are."""
+    low = _low_type(model) or _low_type(rounded_as[0])
+    low_input = _low_input(inp) or _low_input(rounded_as[1])
+    return copy.deepcopy(model).to(low).float() if low is not None else model, _wide(inp, low_input)
+
+
+def _low_input(inp: Any) -> torch.dtype | None:
+    return next((tensor.dtype for _, tensor in named_tensors(inp) if tensor.dtype in _LOW), None)
 
 
 def _low_type(model: torch.nn.Module) -> torch.dtype | None:
@@ -27,9 +34,9 @@ def _low_type(model: torch.nn.Module) -> torch.dtype | None:
     return next((tensor.dtype for tensor in tensors if tensor.dtype in _LOW), None)
 
 
-def _wide(inp: Any) -> Any:
+def _wide(inp: Any, low: torch.dtype | None) -> Any:
     if isinstance(inp, torch.Tensor):
-        return inp.float() if inp.dtype in _LOW else inp
+        return inp.to(low).float() if low is not None and inp.is_floating_point() else inp
     if isinstance(inp, (tuple, list)) and not hasattr(inp, "_fields"):
-        return type(inp)(_wide(item) for item in inp)
-    return {key: _wide(item) for key, item in inp.items()} if isinstance(inp, dict) else inp
+        return type(inp)(_wide(item, low) for item in inp)
+    return {key: _wide(item, low) for key, item in inp.items()} if isinstance(inp, dict) else inp
