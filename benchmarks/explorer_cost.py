@@ -91,6 +91,14 @@ async (kind) => {
 }
 """  # noqa: E501 - a line of the page's code
 
+WATCH_FRAMES = """() => {
+  window.frames_ms = [];
+  let before = performance.now();
+  const next = (now) => (window.frames_ms.push(now - before), (before = now), requestAnimationFrame(next));
+  requestAnimationFrame(next);
+}"""
+SAYS_STEP = "(step) => document.body.innerText.includes(`step ${step.toLocaleString('en-US')}`)"
+
 
 @dataclass
 class Line:
@@ -234,14 +242,15 @@ def static_pictures() -> list[Line]:
     return lines
 
 
-def live(browser: Browser, folder: Path) -> list[Line]:
+def live(browser: Browser, folder: Path, num_before: int) -> list[Line]:
     """From a step handed to the store to the page that says so, and what comes over the wire for it."""
     from tests.unit.store.make_run import rows_of, series_of, structure
     from torcheer.store import Run, Writer
     from torcheer.views import watch as watch_view
     from torcheer.views.page import encoded
 
-    writer = Writer(folder / "run", facts={"name": "run", "model": "Net", "bins": 30})
+    path = folder / f"run{num_before}"
+    writer = Writer(path, facts={"name": "run", "model": "Net", "bins": 30})
     writer.session(0, {"options": {"log_freq": 1}})
     writer.add_structure("", 0, structure())
     series = series_of(writer)
@@ -250,35 +259,41 @@ def live(browser: Browser, folder: Path) -> list[Line]:
         writer.add_scalars(step, {"loss": 1 / (step + 1)})
         writer.add_step(rows_of(series, step))
 
-    for step in range(400):
+    for step in range(num_before):
         log(step)
     sizes: list[int] = []
     seconds = []
-    with browser.page([folder / "run"]) as page:
-        page.wait_for_selector("[aria-label*='histogram over steps 0 to 399, from']")
+    with browser.page([path]) as page:
+        page.wait_for_selector(f"[aria-label*='histogram over steps 0 to {num_before - 1}, from']")
+        shown_s = page.evaluate("() => performance.now()") / 1000
         page.wait_for_timeout(300)
         page.on("response", lambda answer: sizes.append(len(answer.body())) if PARTS.search(answer.url) else None)
-        for step in range(400, 400 + NUM_LIVE):
+        page.evaluate(WATCH_FRAMES)
+        for step in range(num_before, num_before + NUM_LIVE):
             start = time.perf_counter()
             log(step)
-            page.wait_for_function("(step) => document.body.innerText.includes(`step ${step}`)", arg=step)
+            page.wait_for_function(SAYS_STEP, arg=step)
             seconds.append(time.perf_counter() - start)
         page.wait_for_timeout(300)
+        frame = page.evaluate("() => Math.max(...window.frames_ms)")
     writer.close()
     # The rows of this step as JSON: what is new and looked at.
-    with Run.open(folder / "run") as run:
+    with Run.open(path) as run:
         shown = [one.id for one in run.series if one.module in ("fc1", "fc2") and one.lane == "train"]
-        new = sum(len(encoded(watch_view.rows_of(run, one, 399 + NUM_LIVE))) for one in shown)
+        new = sum(len(encoded(watch_view.rows_of(run, one, num_before - 1 + NUM_LIVE))) for one in shown)
+    after = f"after {num_before:,} steps"
     return [
+        Line(f"a run's histograms on screen, {after}", shown_s, "s", None, "from opening the page"),
+        Line(f"live, {after}: longest frame", frame, "ms", 50, f"while {NUM_LIVE} steps came"),
         Line(
-            "live: a logged step on screen",
+            f"live, {after}: a logged step on screen",
             max(seconds),
             "s",
             1,
             f"worst of {NUM_LIVE}; median {median(seconds):.2f} s",
         ),
         Line(
-            "live: traffic of an update",
+            f"live, {after}: traffic of an update",
             sum(sizes) / NUM_LIVE / 1000,
             "KB",
             2 * new / 1000,
@@ -351,7 +366,9 @@ def measure(folder: Path, recordings: Path, rows: set[str]) -> Iterator[Line]:
         if wanted("file"):
             yield from one_file(browser, folder)
         if wanted("live"):
-            yield from live(browser, folder)
+            yield from live(browser, folder, 400)
+        if wanted("long"):
+            yield from live(browser, folder, 100_000)
     if wanted("svg"):
         yield from static_pictures()
     if wanted("size"):
@@ -363,7 +380,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, help="write everything that was measured there")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a bar is missed")
-    parser.add_argument("--rows", default="", help="only some of: first, expand, use, file, live, svg, size")
+    parser.add_argument(
+        "--rows",
+        default="",
+        help="only some of: first, expand, use, file, live, long (two minutes of writing), svg, size",
+    )
     parser.add_argument("--recordings", type=Path, help="keep what is recorded there, and use it the next time")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

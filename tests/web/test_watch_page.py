@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Locator, Page, Request, expect
@@ -245,3 +251,65 @@ def test_no_connection_is_said(page: Page, tmp_path: Path, request: pytest.Fixtu
     driver.graph_of(page)
     server.close()
     expect(page.get_by_text("no connection")).to_be_visible()
+
+
+# The seed's second snippet, followed by the training that it leaves out.
+SNIPPET = """
+import sys, time
+import torch
+from torch import nn
+import torcheer as torchexplorer
+
+class AttachModule(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(10, 10)
+        self.fc2 = nn.Linear(10, 10)
+
+    def forward(self, x):
+        x = self.fc1(x)
+        x = torchexplorer.attach(x, self, 'intermediate')
+        return self.fc2(x)
+
+model = AttachModule()
+dummy_X = torch.randn(5, 10)
+torchexplorer.watch(model, log_freq=1, backend='standalone', standalone_dir=sys.argv[1])
+while True:
+    model(dummy_X).sum().backward()
+    time.sleep(0.05)
+"""
+
+
+def test_the_seeds_snippet_shows_its_page(page: Page, tmp_path: Path) -> None:
+    training = subprocess.Popen(
+        [sys.executable, "-c", SNIPPET, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert training.stdout is not None
+    try:
+        said = ""
+        while (found := re.search(r"http://localhost:(\d+)\S*", said)) is None:
+            line = training.stdout.readline()
+            assert line, said
+            said += line
+        assert int(found[1]) >= 5000  # the next free one where 5000 is taken
+        page.goto(found[0])
+        expect(page.get_by_text("live", exact=True)).to_be_visible(timeout=30_000)
+        driver.graph_of(page)
+        strips = page.get_by_role("img", name="histogram over steps")
+        expect(strips.first).to_be_visible()
+        first = strips.first.get_attribute("aria-label") or ""
+        expect(strips.first).not_to_have_attribute("aria-label", first)  # steps come by themselves
+        with urlopen(f"{found[0]}api/subjects/0", timeout=10) as answer:
+            series = json.load(answer)["series"]
+        assert ("attached", "intermediate") in {(one["kind"], one["path"]) for one in series}
+        page.goto("about:blank")
+        with urlopen(f"{found[0]}api", timeout=10) as answer:
+            assert len(json.load(answer)["subjects"]) == 1
+    finally:
+        training.kill()
+        training.wait()
+        training.stdout.close()
+        for command in Path("/proc").glob("[0-9]*/cmdline"):  # its server waits for readers for ten minutes
+            with suppress(OSError):
+                if str(tmp_path).encode() in command.read_bytes():
+                    os.kill(int(command.parent.name), signal.SIGTERM)
