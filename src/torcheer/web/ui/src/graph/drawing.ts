@@ -36,12 +36,14 @@ export function draw(asked: Asked): Drawn {
   return { number: asked.number, graph: asked.wantsGraph ? graph : null, whole: asked.wantsGraph && graph !== whole ? whole : null, scene: pack(scene), open };
 }
 
-/**
- * Do again what the next question will ask for. A graph to which tables were added is built anew, and code that has run
- * once or twice is slow still: without this the reader would wait for both at the first click on a large graph.
- */
+/** Build the graphs anew to which tables were added: else the reader would wait for it at the next click. */
+export function refresh(): void {
+  for (const [name, { options, root }] of kept) graphOf({ name, options: JSON.parse(options), root });
+}
+
+/** Lay out again what is shown: code that has run once is slow still. */
 export function warm(): void {
-  for (const [name, { options, root }] of kept) pack(sceneOf(graphOf({ name, options: JSON.parse(options), root })));
+  for (const each of kept.values()) if (!each.isStale) pack(sceneOf(each));
 }
 
 function sceneOf({ graph, memo, open }: Kept): Scene {
