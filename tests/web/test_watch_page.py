@@ -101,6 +101,8 @@ def test_panel_and_graph_share_a_colour(run: Page) -> None:
 
 def test_strips_show_their_numbers_at_a_step(run: Page) -> None:
     strip = column(run, 0).get_by_role("img", name="Output 0: histogram")
+    expect(run.get_by_text("Reading…")).to_have_count(0)  # what is still being read may move what is below it
+    strip.hover()  # waits until it has stopped moving
     area = strip.bounding_box()
     assert area
     run.mouse.move(area["x"] + area["width"] / 2, area["y"] + 20)
