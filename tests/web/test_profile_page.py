@@ -29,7 +29,11 @@ def test_the_flame_is_as_wide_as_time_is_long(profile: Page) -> None:
     assert inner["y"] > whole["y"]
     share = profile.get_by_role("row", name="blocks Sequential").locator("td").filter(has_text="%").text_content()
     assert share is not None
-    assert inner["width"] / whole["width"] == pytest.approx(float(share.split()[0]) / 100, abs=0.02)
+    # Parts that add up to more than the whole, as times on a busy machine may, are drawn to fit.
+    bars = [bar for bar in flame.get_by_role("button").all() if (bar.bounding_box() or whole)["y"] == inner["y"]]
+    parts = sum(float((bar.get_attribute("aria-label") or "").split(", ")[-1].split()[0]) for bar in bars)
+    expected = float(share.split()[0]) / max(100, parts)
+    assert inner["width"] / whole["width"] == pytest.approx(expected, abs=0.02)
 
 
 def test_flame_table_and_details_select_together(profile: Page) -> None:
