@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import torcheer as tl
 from torcheer.history import Ranks
@@ -43,11 +44,45 @@ def test_two_ranks_are_recorded_and_read_side_by_side(kind: str, tmp_path: Path)
             read = {record.params[param].address.removeprefix("module.") for param in record.ops[place].params}
             assert read == {f"{name}.weight", f"{name}.bias"}
         assert record.run.num_backward == 1
+        _check_parts(kind, history, rank)
     first, second = ranks.collectives
     assert [call.function for call in first] == [call.function for call in second]
     expected = {"ddp": "allreduce", "fsdp": "allgather", "tp": "all_reduce"}[kind]
     assert any(expected in call.function for call in first)
     assert all(call.size_bytes > 0 for call in first)
+    _check_gradients(kind, ranks)
     text = repr(ranks)
     assert "on 2 ranks" in text
     assert "differ" not in text
+
+
+def _check_parts(kind: str, history: tl.ModelHistory, rank: int) -> None:
+    """What is kept of a tensor that is spread over processes is this process's part, and the record says which."""
+    record = history.record
+    of_params = {record.params[part.param].address: part for part in record.parts if part.param is not None}
+    cut = {
+        "ddp": {},
+        "fsdp": {"up.weight": "S(0)", "down.weight": "S(0)"},
+        "tp": {"up.weight": "S(0)", "down.bias": "R"},
+    }
+    for address, placement in cut[kind].items():
+        part = of_params[address]
+        assert (part.mesh, part.coordinate, part.placements) == ((2,), (rank,), (placement,))
+        assert tuple(history.payloads[f"param.{address}"].shape) == part.shape
+    assert not history.payloads.unsaved
+    sums = [part for part in record.parts if part.value is not None and part.placements == ("P(sum)",)]
+    assert bool(sums) == (kind == "tp")
+
+
+def _check_gradients(kind: str, ranks: Ranks) -> None:
+    """Gradients are those after the processes have added theirs up."""
+    kept = []
+    for history in ranks:
+        record = history.record
+        found = {record.params[one.param].address: one for one in record.gradients if one.param is not None}
+        kept.append({name: history.payloads[one.payload or ""] for name, one in found.items()})
+    name = "module.down.bias" if kind == "ddp" else "down.bias"
+    if kind == "fsdp":
+        assert [tuple(one[name].shape) for one in kept] == [(4,), (4,)]
+    else:
+        assert torch.equal(kept[0][name], kept[1][name])

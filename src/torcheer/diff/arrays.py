@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from torcheer.record.file_shard import own_part
+
 Array = NDArray[Any]
 
 
@@ -21,6 +23,7 @@ def as_array(contents: Any) -> Array:
     elif type(contents).__module__.split(".")[0] == "paddle":
         array = _from_paddle(contents)
     else:
+        contents = own_part(contents)
         for step in ("detach", "cpu"):
             if hasattr(contents, step):
                 contents = getattr(contents, step)()

@@ -41,6 +41,7 @@ REFERENCES: dict[str, dict[str, str]] = {
     "diagnostics": {"op": "ops", "module": "modules"},
     "held": {"op": "ops"},
     "nonfinite": {"aten": "aten"},
+    "parts": {"value": "values", "param": "params"},
 }
 REFERENCES["aten"] = {**REFERENCES["ops"], "parents.op": "aten"}
 
@@ -65,6 +66,7 @@ COUNTS = {
     "timings": ("target", "time_ns", "min_ns", "spread_ns", "num_repeats"),
     "held": ("size_bytes",),
     "nonfinite": ("output",),
+    "parts": ("mesh", "coordinate", "shape"),
     "sites": ("frames.line",),
 }
 

@@ -76,6 +76,14 @@ class Block(NamedTuple):
         return ITEM_BYTES[self.code] * prod(self.shape)
 
 
+def own_part(tensor: Any) -> Any:
+    """What this process has of a tensor that is spread over several (DTensor), when it has arrived."""
+    for kind, method in (("DTensor", "to_local"), ("AsyncCollectiveTensor", "wait")):
+        if type(tensor).__name__ == kind and hasattr(tensor, method):
+            tensor = getattr(tensor, method)()
+    return tensor
+
+
 def check_savable(tensor: Any) -> None:
     """Raise ``UnsavableError`` where the contents cannot be had. Nothing is copied."""
     if sys.byteorder != "little":

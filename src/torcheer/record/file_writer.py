@@ -34,6 +34,7 @@ from torcheer.record.file_shard import (
     UnsavableError,
     check_savable,
     num_bytes_of,
+    own_part,
     to_block,
     write_shard,
 )
@@ -124,6 +125,7 @@ class TensorWriter:
         with self._lock, self._aborting():
             self._check_open()
             self._forget(name)
+            tensor = own_part(tensor)
             try:
                 check_savable(tensor)
             except UnsavableError as error:

@@ -282,6 +282,17 @@ class NonFinite(NamedTuple):
     reaches: str = ""  # "output" | "gradient" where that is known without following it op by op
 
 
+class Part(NamedTuple):
+    """What this process has of a tensor that is spread over several. Contents kept of such a tensor are this part."""
+
+    value: int | None  # the tensor: index into Record.values
+    param: int | None  # or index into Record.params
+    mesh: Shape  # the processes it is spread over, as a grid: (2, 4)
+    coordinate: Shape  # place of this process in that grid; empty: it is not among them
+    placements: tuple[str, ...]  # per axis of the grid: "S(0)" cut along a dimension, "R" whole, "P(sum)" a summand
+    shape: Shape  # of this process's part
+
+
 class Diagnostic(NamedTuple):
     """Something the reader must know to read the record rightly."""
 
@@ -336,4 +347,5 @@ class Record:
     timings: list[Timing] = field(default_factory=list)  # of a time pass
     memory: list[MemoryEvent] = field(default_factory=list)  # in order; baseline: what was there before the run
     held: list[SavedTensor] = field(default_factory=list)  # what the graph holds after the forward pass
+    parts: list[Part] = field(default_factory=list)  # tensors spread over processes (DTensor), of which this has a part
     nonfinite: list[NonFinite] = field(default_factory=list)  # ops that returned NaN or Inf, in order

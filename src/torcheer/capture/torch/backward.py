@@ -24,6 +24,7 @@ from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import recording
 from torcheer.capture.torch.private import backward_runner, no_function_mode, sequence_nr
 from torcheer.capture.torch.saving import Keeper
+from torcheer.capture.torch.spread import is_spread, local_of
 from torcheer.capture.torch.tape import ATEN, INPUT, OP, AtenEvent, OpEvent, Tape
 from torcheer.record.model import Ref
 
@@ -48,6 +49,7 @@ class BackwardRecorder:
         self._first_seq = 0
         self._entered: tuple[int | None, int] = (None, 0)  # the node being evaluated, and since when
         self._running = 0
+        self._sharded: dict[str, Tensor] = {}
         self._params_now: set[int] = set()  # id() of the params that are the model's when a pass begins
 
     @contextmanager
@@ -73,6 +75,7 @@ class BackwardRecorder:
         def run(roots: Any, *args: Any, **kwargs: Any) -> Any:
             with ExitStack() as stack:
                 leaves: list[tuple[Tensor, Ref, bool]] = []
+                self._sharded = self._sharded_params() if not self._running else self._sharded
                 for handle in self._hook(roots, leaves):
                     stack.callback(handle.remove)
                 if not self._running:
@@ -92,8 +95,28 @@ class BackwardRecorder:
                             gradient = variable.grad
                         if gradient is not None:
                             self._add(gradient, None, 0, ref, keep=keep)
+                    if not self._running:
+                        self._add_sharded({id(variable) for variable, _, _ in leaves})
 
         return run
+
+    def _sharded_params(self) -> dict[str, Tensor]:
+        """Params whose gradients are made of several processes' (FSDP), to be read when the pass is over."""
+        root = self.tape.root
+        if not self.tape.is_sharded or not isinstance(root, torch.nn.Module):
+            return {}
+        params: dict[str, Tensor] = dict(root.named_parameters())
+        with no_function_mode():
+            return params if all(param.grad is None for param in params.values()) else {}
+
+    def _add_sharded(self, known: set[int]) -> None:
+        for address, param in self._sharded.items():
+            with no_function_mode():
+                gradient = param.grad
+                if gradient is not None and is_spread(gradient):
+                    gradient = local_of(gradient)
+            if gradient is not None and id(param) not in known:
+                self._add(gradient, None, 0, None, keep=True, param=address)
 
     # -- hooks ---------------------------------------------------------------------------------------
 
@@ -169,6 +192,8 @@ class BackwardRecorder:
         is_input = self.keeper is not None and (INPUT, ref) in self.keeper.names
         keep = is_input or isinstance(variable, torch.nn.Parameter)
         is_own = id(variable) in self._params_now
+        if self._sharded and (ref in self.tape.gathered or is_spread(variable)):
+            return []
         if is_own and variable.grad is None and not variable._post_accumulate_grad_hooks and not self._running:
             # Nobody takes it away or adds to it before the pass ends, as FSDP does with gathered params.
             leaves.append((variable, ref, keep))
@@ -190,13 +215,15 @@ class BackwardRecorder:
         done: list[bool] = []
         return [node.register_prehook(reached), node.register_hook(left)]
 
-    def _add(self, gradient: Tensor, seq: int | None, output: int, leaf: Ref | None, *, keep: bool) -> None:
+    def _add(
+        self, gradient: Tensor, seq: int | None, output: int, leaf: Ref | None, *, keep: bool, param: str | None = None
+    ) -> None:
         with no_function_mode():
             name = None
             if keep and self.keeper is not None:
-                where = f"leaf.{leaf}" if seq is None else f"{seq - self.tape.first_seq}.{output}"
+                where = f"leaf.{param or leaf}" if seq is None else f"{seq - self.tape.first_seq}.{output}"
                 name = f"grad.{self._now.number}.{where}"
                 self.keeper.put(name, gradient)
             size = gradient.numel() * gradient.element_size() if gradient.layout is torch.strided else None
-            row = GradientRow(seq, output, leaf, gradient.shape, gradient.dtype, size, name)
+            row = GradientRow(seq, output, leaf, gradient.shape, gradient.dtype, size, name, param)
         self._now.gradients.append(row)

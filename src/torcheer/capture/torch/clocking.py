@@ -80,9 +80,11 @@ class TimedBackward(BackwardRecorder):
         inside = (self.nodes[index] for index in node.inside)
         return node.end_ns - node.start_ns - sum(one.end_ns - one.start_ns for one in inside)
 
-    def _add(self, gradient: Tensor, seq: int | None, output: int, leaf: Any, *, keep: bool) -> None:
-        super()._add(gradient, seq, output, leaf, keep=keep)
-        if self.finite is not None:
+    def _add(
+        self, gradient: Tensor, seq: int | None, output: int, leaf: Any, *, keep: bool, param: str | None = None
+    ) -> None:
+        super()._add(gradient, seq, output, leaf, keep=keep, param=param)
+        if self.finite is not None and param is None:
             self.finite.look_at_gradient(self._now.number, seq, output if seq is not None else int(leaf), gradient)
 
 

@@ -16,14 +16,13 @@ from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.modes import AtenLevel
 from torcheer.capture.torch.saving import Keeper, Store
 from torcheer.capture.torch.select import Everything
-from torcheer.capture.torch.session import TorchSession
+from torcheer.capture.torch.session import PARAM, TorchSession
 from torcheer.capture.torch.tape import Tape, named_tensors
 from torcheer.record.model import Record
 
 Tensor = torch.Tensor
 # Their result is memory nobody has filled: reading it would give other numbers each time.
 _UNFILLED = ("aten.empty", "aten.new_empty")
-PARAM = "param."  # contents of a parameter or buffer are kept under this and its address
 
 
 class KeepingAtenLevel(AtenLevel):
@@ -65,6 +64,8 @@ class KeepingAtenLevel(AtenLevel):
 class FineSession(TorchSession):
     """Records one run with the contents of every tensor."""
 
+    keeps_params = True
+
     def __init__(
         self,
         model: Any,
@@ -74,16 +75,6 @@ class FineSession(TorchSession):
         aten_level: type[KeepingAtenLevel] = KeepingAtenLevel,
     ) -> None:
         super().__init__(model, inputs, Everything(), store, aten_level=aten_level)
-
-    def run(self) -> Any:
-        """Run the model; see ``TorchSession``."""
-        keeper = self.keeper
-        assert keeper is not None
-        if isinstance(self.model, torch.nn.Module):
-            keeper.borrow(self.model.buffers())
-            for address, tensor in own_tensors(self.model):
-                keeper.put(f"{PARAM}{address}", tensor)
-        return super().run()
 
     def record(self) -> Record:
         """The record; contents of parameters and buffers are named in it, as they were before the run."""
@@ -97,12 +88,6 @@ class FineSession(TorchSession):
                     if name in names:
                         record.saved[value.index] = name
         return record
-
-
-def own_tensors(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and buffers with their addresses, each tensor once."""
-    yield from model.named_parameters()
-    yield from model.named_buffers()
 
 
 @contextmanager

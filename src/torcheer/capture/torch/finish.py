@@ -20,7 +20,7 @@ from torcheer.capture.torch.structure import Structure, describe_structure
 from torcheer.capture.torch.tape import ATEN, CALL, INPUT, OP, OUTPUT, AtenEvent, CallEvent, OpEvent, Tape
 from torcheer.record.dataflow import Maker, edges
 from torcheer.record.layers import assign_layers
-from torcheer.record.model import Edge, ModuleCall, Op, Record, Ref, Run, Value
+from torcheer.record.model import Edge, ModuleCall, Op, Part, Record, Ref, Run, Value
 
 
 class Finisher:
@@ -55,9 +55,20 @@ class Finisher:
         record.values = self.flow.values
         record.sites = self.sites.sites
         self._close_calls()
+        record.parts = self._parts()
         assign_layers(record)
         record.diagnostics = diagnose(self.tape, record)
         return record
+
+    def _parts(self) -> list[Part]:
+        """What this process has of the tensors that are spread over several."""
+        found = [part._replace(value=value.index) for value, part in self.values.parts]
+        known = self.tape.param_parts
+        return found + [
+            known[param.address]._replace(param=index)
+            for index, param in enumerate(self.record.params)
+            if param.address in known
+        ]
 
     def _input_ops(self, inputs: list[tuple[str, Ref]]) -> None:
         for path, ref in inputs:

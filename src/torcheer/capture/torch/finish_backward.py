@@ -28,6 +28,7 @@ class GradientRow(NamedTuple):
     dtype: torch.dtype
     size_bytes: int | None
     name: str | None  # of its contents in the payload store
+    param: str | None = None  # address of the param it is of, where no leaf of the graph is that param
 
 
 @dataclass
@@ -131,6 +132,9 @@ def add_backward(finisher: Finisher, owners: Owners, done: BackwardPass) -> None
 
 def _gradients(finisher: Finisher, owners: Owners, number: int, row: GradientRow) -> list[Gradient]:
     facts = (tuple(row.shape), sys.intern(str(row.dtype).removeprefix("torch.")), row.size_bytes)
+    if row.param is not None:
+        params = finisher.record.params
+        return [Gradient(number, None, p, *facts, row.name) for p, one in enumerate(params) if one.address == row.param]
     if row.leaf is not None:
         param = finisher.values.param_refs.get(row.leaf)
         if param is not None:

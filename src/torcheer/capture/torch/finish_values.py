@@ -11,7 +11,7 @@ import torch
 
 from torcheer.capture.torch.tape import Tape, ValueRow, shared_ref
 from torcheer.record.dataflow import Dataflow, Layout, Maker
-from torcheer.record.model import Item, Opaque, Record, Ref, Value
+from torcheer.record.model import Item, Opaque, Part, Record, Ref, Value
 
 _PLACES = tuple(map(str, range(16)))
 _SHARED_TYPES = frozenset({int, Ref, bool, float, str, type(None)})
@@ -27,6 +27,7 @@ class Values:
         self.record = record
         self.flow = Dataflow()
         self.param_refs: dict[int, int] = {}  # tensor object → index into record.params
+        self.parts: list[tuple[Value, Part]] = []  # tensors spread over processes
         self._facts: dict[Any, Any] = {}  # metadata of a tensor → the same as plain data
         self._refs: list[Ref] = []
         self._items: dict[tuple[str, int], Item] = {}
@@ -44,13 +45,20 @@ class Values:
     def introduce(self, ref: Ref, kind: str, maker: Maker, *, is_view: bool) -> Value:
         """The first value of a tensor object."""
         value, layout = self._described(ref, kind)
+        self._note_part(ref, value)
         return self.flow.introduce(ref, value, layout, maker, is_view=is_view)
 
     def ensure(self, ref: Ref) -> None:
         """Introduce a tensor that the run uses and nobody was seen making."""
         if not self.flow.knows(ref):
             value, layout = self._described(ref, "constant")
+            self._note_part(ref, value)
             self.flow.arrive(ref, value, layout)
+
+    def _note_part(self, ref: Ref, value: Value) -> None:
+        part = self.tape.parts.get(ref)
+        if part is not None:
+            self.parts.append((value, part))
 
     def _described(self, ref: Ref, kind: str) -> tuple[Value, Layout | None]:
         raw = self.tape.values[ref]

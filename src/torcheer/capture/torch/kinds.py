@@ -90,6 +90,10 @@ _UNDECLARED_WRITES = {
 }
 
 
+# Collectives that end in an underscore and write nothing.
+_READS_ONLY = frozenset({"c10d.monitored_barrier_.default"})
+
+
 def written_arguments(kind: AtenKind, args: tuple[Any, ...]) -> tuple[int | str, ...]:
     """Which arguments this call writes to."""
     undeclared = _UNDECLARED_WRITES.get(kind.name)
@@ -111,6 +115,9 @@ def describe(func: object) -> AtenKind:
             writes.append(argument.name if argument.kwarg_only else position)
             if not argument.kwarg_only:
                 writes.append(argument.name)
+    if func.namespace == "c10d" and str(func).endswith("_.default") and str(func) not in _READS_ONLY:
+        # Process groups write to their first argument, and their schemas say so of none.
+        writes = [0]
     # A custom operator written in Python may return its argument without saying so in the schema.
     is_view = func.namespace != "aten" or any(result.alias_info is not None for result in schema.returns)
     is_view = is_view or str(func) in _UNDECLARED_VIEWS

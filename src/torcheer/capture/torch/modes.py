@@ -118,6 +118,9 @@ class FunctionLevel(TorchFunctionMode):
         if out is None and func is Tensor.__setitem__:
             # What it wrote into is its result.
             return tape.ref(args[0]), self.results(index, func, args[0])
+        if isinstance(out, (int, type(None))) and getattr(func, "__module__", None) == _COLLECTIVES:
+            written = () if func.__name__ in _ONLY_READ else args[:1]
+            return tape.convert(written), self.results(index, func, written)
         return tape.convert(out), () if isinstance(out, _PLAIN_RESULTS) else self.results(index, func, out)
 
     def _run_leaf(self, leaf: Leaf, given: tuple[Any, ...], index: int, args: tuple[Any, ...]) -> Any:
@@ -176,6 +179,8 @@ class FunctionLevel(TorchFunctionMode):
         return tuple(nodes)
 
 
+_COLLECTIVES = "torch.distributed.distributed_c10d"  # they return no tensor and write to their first argument
+_ONLY_READ = frozenset({"send", "gather"})  # but for these
 _PLAIN_RESULTS = (int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.Size)
 
 

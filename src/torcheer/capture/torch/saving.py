@@ -22,6 +22,7 @@ from torcheer.capture.torch.private import (
     no_function_mode,
     storage_id,
 )
+from torcheer.capture.torch.spread import is_spread, local_of
 from torcheer.capture.torch.tape import Tape
 from torcheer.errors import NotSavedError
 from torcheer.record.interrupts import no_interrupts
@@ -138,7 +139,7 @@ class Keeper:
         """Keep a tensor under a name of the caller's."""
         with no_function_mode():
             reason = _why_not(tensor)
-            storage = None if reason is not None else _storage(tensor)
+            storage = None if reason is not None else _storage(_local(tensor))
             is_ordinary = type(tensor) in _ORDINARY and not tensor.is_inference()
             if is_ordinary and reason is None:
                 # Without its autograd graph, which the kept tensor would otherwise hold in memory.
@@ -177,16 +178,21 @@ class Keeper:
                 target = args[place] if place < len(args) else None
             else:
                 target = (kwargs or {}).get(place)
-            for tensor in target if isinstance(target, (list, tuple)) else (target,):
-                if isinstance(tensor, Tensor):
-                    self._copy_kept(tensor)
+            self._copy_all(target)
+
+    def _copy_all(self, target: Any) -> None:
+        if isinstance(target, Tensor):
+            self._copy_kept(target)
+        elif isinstance(target, (list, tuple)):
+            for item in target:
+                self._copy_all(item)
 
     def before_resize(self, storage: torch.UntypedStorage) -> None:
         """A storage is about to be freed or moved: copy what was kept of it."""
         self._copy_storage(id_of_storage(storage))
 
     def _copy_kept(self, tensor: Tensor) -> None:
-        storage = _storage(tensor)
+        storage = _storage(_local(tensor))
         if storage is not None:
             self._copy_storage(storage)
 
@@ -231,7 +237,13 @@ def _has_lost_memory(tensor: Tensor) -> bool:
 
 
 def _version(tensor: Tensor) -> int | None:
+    tensor = _local(tensor)
     return None if tensor.is_inference() else tensor._version
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """What has the memory: of a tensor spread over processes, this one's part."""
+    return local_of(tensor) if type(tensor) not in _ORDINARY and is_spread(tensor) else tensor
 
 
 def _storage(tensor: Tensor) -> int | None:

@@ -28,8 +28,9 @@ from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import call_on_tape, recording
 from torcheer.capture.torch.private import no_function_mode, sequence_nr
 from torcheer.capture.torch.saving import Keeper, Kept, Store, Wanted
-from torcheer.capture.torch.select import Keys
-from torcheer.capture.torch.structure import Structure, snapshot
+from torcheer.capture.torch.select import Everything, Keys
+from torcheer.capture.torch.spread import is_spread, local_of, part_of
+from torcheer.capture.torch.structure import Structure, own_tensors, snapshot
 from torcheer.capture.torch.tape import INPUT, OUTPUT, Tape, named_tensors
 from torcheer.errors import CaptureError
 from torcheer.record.file import FilePayloads, TensorWriter
@@ -37,6 +38,7 @@ from torcheer.record.model import Record, Ref, Run
 from torcheer.record.payload import Payloads
 
 Tensor = torch.Tensor
+PARAM = "param."  # contents of a param or buffer are kept under this and its address
 
 
 # Makes the ATen level of a session: AtenLevel, a level that also measures, or nothing at all (nullcontext).
@@ -45,6 +47,8 @@ AtenLevelMaker = Callable[[Tape, "Keeper | None"], AbstractContextManager[Any]]
 
 class TorchSession:
     """Runs a model once and records it."""
+
+    keeps_params = False  # also the contents of params and buffers, under PARAM and their addresses
 
     def __init__(
         self,
@@ -92,6 +96,8 @@ class TorchSession:
         self._input_refs = [(path, tape.ref(tensor)) for path, tensor in self.inputs.tensors()]
         if self.keeper is not None:
             self._keep_inputs(self.keeper)
+            if self.keeps_params or (tape.is_sharded and isinstance(self.wanted, Everything)):
+                self._keep_params(self.keeper)
         levels = Together(self.aten_level(tape, self.keeper), recording(tape, self.function_level), self.function_level)
         tape.first_seq = sequence_nr()
         start = tape.start_ns = perf_counter_ns()
@@ -126,6 +132,16 @@ class TorchSession:
             if keeper.wanted.wants(_Input, tensor, self.tape):
                 keeper.keep(INPUT, self.tape.ref(tensor), tensor)
             self.tape.num_ops += 1
+
+    def _keep_params(self, keeper: Keeper) -> None:
+        """Keep params and buffers as they are now: what this process has of them."""
+        if not isinstance(self.model, torch.nn.Module):
+            return
+        keeper.borrow(self.model.buffers())
+        for address, tensor in own_tensors(self.model):
+            if is_spread(tensor):
+                self.tape.param_parts[address] = part_of(tensor)
+            keeper.put(f"{PARAM}{address}", local_of(tensor) if is_spread(tensor) else tensor)
 
     def _keep_outputs(self) -> None:
         """Outputs that no op made: a parameter handed back as it is."""

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from torcheer.capture.torch.again import call_again
-from torcheer.capture.torch.fine import FineSession, own_tensors
+from torcheer.capture.torch.fine import FineSession
 from torcheer.capture.torch.fine import unfused as run_unfused
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.noisy import NoisySession
 from torcheer.capture.torch.state import RunState, set_host_random_state, set_random_state
-from torcheer.capture.torch.structure import snapshot
+from torcheer.capture.torch.structure import own_tensors, snapshot
 from torcheer.capture.torch.tape import named_tensors
 from torcheer.diff.arrays import Array, as_array
 from torcheer.diff.forms import STATISTICS

@@ -7,6 +7,7 @@ record is first read.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +66,12 @@ def snapshot(model: Any) -> Structure:
         if module._modules:
             stack += [(position, key, child) for key, child in module._modules.items()][::-1]
     return structure
+
+
+def own_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and buffers with their addresses, each tensor once."""
+    yield from model.named_parameters()
+    yield from model.named_buffers()
 
 
 def describe_structure(structure: Structure, tape: Tape) -> tuple[list[Module], list[Param], dict[int, int]]:

@@ -24,7 +24,8 @@ from torcheer.capture.torch.private import (
     no_function_mode,
     storage_id,
 )
-from torcheer.record.model import Opaque, Ref
+from torcheer.capture.torch.spread import is_spread, part_of
+from torcheer.record.model import Opaque, Part, Ref
 
 Tensor = torch.Tensor
 Parameter = torch.nn.Parameter
@@ -167,6 +168,8 @@ class Tape:
         self.is_paused = False  # ATen calls are torcheer's own
         self.is_sharded = False  # modules may have gathered params in place of their own while they run
         self.gathered: dict[int, tuple[int, str]] = {}  # number of such a param → id() of its module, its name there
+        self.parts: dict[int, Part] = {}  # number of a tensor that is spread over processes → what this one has of it
+        self.param_parts: dict[str, Part] = {}  # the same for params and buffers, by address, as the run began
         self.is_lazy = False  # there are conjugated, negated or zero tensors, which PyTorch resolves before a call
         self.root: Any = None  # the model
         self.root_entered = False
@@ -216,6 +219,8 @@ class Tape:
         paused, self.is_paused = self.is_paused, True
         try:
             self.values.append(self._odd_row(tensor))
+            if self.is_sharded and is_spread(tensor):
+                self.parts[ref] = part_of(tensor)
         finally:
             self.is_paused = paused
         self.live[id(tensor)] = (_weak(tensor), ref)
