@@ -57,6 +57,7 @@ class Rules:
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         self.thresholds = thresholds or Thresholds()
         self._streaks: dict[str, npt.NDArray[np.int64]] = {}  # rule → for each series, for how many steps it holds
+        self._held: set[str] = set()  # rules that held for a series when last looked at
         self._num_norms = np.zeros(0, np.int64)  # for each series, of how many steps its usual norm is
         self._usual = np.zeros(0)  # mean of the norm's logarithm
         self._with_gradient = np.zeros(0, bool)
@@ -86,18 +87,24 @@ class Rules:
 
     def _begins(self, rule: str, ids: npt.NDArray[Any], holds: npt.NDArray[np.bool_], patience: int = 1) -> list[int]:
         """Places of the series for which a rule has now held for so many steps; each time only once."""
+        if rule not in self._held and not holds.any():
+            return []
         streak = self._streaks.get(rule)
         if streak is None or len(streak) < len(self._usual):
             streak = np.pad(streak if streak is not None else np.zeros(0, np.int64), (0, len(self._usual)))
             self._streaks[rule] = streak
         streak[ids] = np.where(holds, streak[ids] + 1, 0)
+        (self._held.add if streak.any() else self._held.discard)(rule)
         found: list[int] = np.flatnonzero(streak[ids] == patience).tolist() if holds.any() else []
         return found
 
     def _not_finite(self, table: _Table, stats: Floats) -> Iterator[Finding]:
-        counted = np.nan_to_num(stats[:, COLUMN["nan"]]) + np.nan_to_num(stats[:, COLUMN["inf"]])
-        norm, flags = stats[:, COLUMN["norm"]], np.nan_to_num(stats[:, COLUMN["flags"]]).astype(np.int64)
-        bad = (counted > 0) | ((flags & FLAG_AT_LEAST > 0) & ~np.isfinite(norm))
+        bad = (stats[:, COLUMN["nan"]] > 0) | (stats[:, COLUMN["inf"]] > 0)
+        norm = stats[:, COLUMN["norm"]]
+        at_least = np.flatnonzero(~np.isfinite(norm))
+        if len(at_least):
+            flags = np.nan_to_num(stats[at_least, COLUMN["flags"]]).astype(np.int64)
+            bad[at_least] |= flags & FLAG_AT_LEAST > 0
         begun = self._begins("nan", table.ids, bad)
         places = np.flatnonzero(bad)
         # Only the first of them, and only when none had been spoiled before.
@@ -119,7 +126,7 @@ class Rules:
         ids = table.ids[table.param_grads]
         norm = stats[table.param_grads, COLUMN["norm"]].astype(np.float64)
         finite = np.isfinite(norm)
-        largest = float(norm[finite].max(initial=0.0))
+        largest = float(norm.max(initial=0.0, where=finite))
         limit = self.thresholds
         small = finite & (norm < limit.vanishing * largest)
         for place in self._begins("vanishing", ids, small, limit.patience):
@@ -154,6 +161,8 @@ class Rules:
         )  # fmt: skip
         for rule, threshold, patience, text in rules:
             share = stats[:, COLUMN[rule]]
+            if rule not in self._held and not (share >= threshold).any():
+                continue
             known = ~np.isnan(share)
             if known.any():
                 ids, values = table.ids[known], share[known]
@@ -165,6 +174,9 @@ class Rules:
         if not len(table.params) or not len(table.param_grads):
             return
         ids = table.ids[table.params]
+        if "unused" not in self._held and table.has_gradient.all():
+            self._with_gradient[ids] = True
+            return
         self._with_gradient[ids] |= table.has_gradient
         for place in self._begins("unused", ids, ~self._with_gradient[ids], self.thresholds.patience):
             one = table.series[table.params[place]]

@@ -90,7 +90,7 @@ def test_no_tensors() -> None:
 )
 def test_any_floats(arrays: list[list[float]], reject: float, bins: int) -> None:
     """Ends for any values there are, and accounts for every one of them."""
-    with np.errstate(all="ignore"):
+    with np.errstate(all="raise", under="ignore"):
         stats, counts = summarise(Samples.of(arrays), bins, reject)
     for row, histogram, values in zip(stats, counts, arrays, strict=True):
         shown = histogram.sum() + sum(np.nan_to_num(row[COLUMN[name]]) for name in ("below", "above"))
