@@ -40,6 +40,7 @@ lint: $(INSTALLED) ## Check style, types, import directions and sizes
 	$(BIN)/mypy
 	$(BIN)/python tools/check_imports.py
 	$(BIN)/python tools/check_sizes.py
+	$(BIN)/python tools/check_errors.py
 
 format: $(INSTALLED) ## Format the sources
 	$(BIN)/ruff check --fix $(CHECKED)

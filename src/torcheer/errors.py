@@ -7,6 +7,7 @@
     ├── ComparisonError   two models or recordings cannot be compared as asked
     ├── NonFiniteError    NaN or Inf was born, and the run was to stop there
     ├── RecordFileError   a recording on disk cannot be written or read
+    ├── DrawError         a picture cannot be drawn as asked
     ├── StoreError        a watched run on disk cannot be written or read
     ├── WatchError        a model cannot be watched as asked
     └── MissingExtraError an optional dependency is not installed    (also an ImportError)
@@ -83,3 +84,11 @@ def near_misses(key: str, known: Iterable[str], limit: int = 5) -> str:
     if not names:
         return ""
     return " Did you mean " + ", ".join(repr(name) for name in names) + "?"
+
+
+def near_or_all(key: str, known: Iterable[str], limit: int = 10) -> str:
+    """Return what is close, or else what there is to choose from."""
+    names = list(known)
+    listed = ", ".join(map(repr, names[:limit])) or "none"
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return near_misses(key, names) or f" There are: {listed}{more}."

@@ -300,7 +300,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         ({"direction": "up"}, "direction is 'up'. It takes one of 'down', 'right'."),
         ({"colour_by": "tim"}, "It takes one of 'kind', 'time', .* Did you mean 'time'"),
         ({"theme": None}, "theme is None. It takes one of 'light', 'dark'."),
-        ({"depth": -1}, "depth is -1. It is a number of module levels to open, 0 or more, or None for all"),
+        ({"depth": -1}, "depth is -1. It takes a number of module levels, 0 or more, or None for all"),
         ({"depth": True}, "depth is True."),
         ({"gradients": True}, r"gradients=True needs a backward pass, .* Call history.log_backward\(loss\) first"),
         ({"colour_by": "backward"}, 'colour_by="backward" needs a backward pass'),
@@ -315,7 +315,7 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("path", ["net", "net.jpg", "net.svg.gz"])
 def test_an_unknown_ending(path: str, tmp_path: Path) -> None:
-    with pytest.raises(DrawError, match=r"says what kind of file to draw: it is one of .svg, .png, .pdf, .dot, .html"):
+    with pytest.raises(DrawError, match=r"what kind of file to draw. It takes one of .svg, .png, .pdf, .dot, .html\."):
         bare_history(small_record()).draw(tmp_path / path)
     assert not list(tmp_path.iterdir())
 

@@ -55,14 +55,14 @@ def test_not_finite_later(watch: Any) -> None:
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"log": ["oi"]}, r"log=\['oi'\]: 'oi' is none of 'io', 'io_grad', 'params', 'params_grad'"),
+    ({"log": ["oi"]}, r"log=\['oi'\]: 'oi' cannot be logged. There are: 'io', 'io_grad', 'params', 'params_grad'"),
     ({"log_freq": 0}, "log_freq=0: it takes a whole number, at least 1"),
     ({"log_freq": 2.5}, "log_freq=2.5: it takes a whole number"),
     ({"bins": 1}, "bins=1: it takes a whole number, at least 2"),
-    ({"bins": 5000}, "bins=5000: at most 1024"),
+    ({"bins": 5000}, "bins=5000: it takes at most 1024"),
     ({"sample_n": 0}, "sample_n=0: .* None takes every value"),
-    ({"reject_outlier_proportion": 1.5}, r"reject_outlier_proportion=1.5 is a share .* 0.1 is the default"),
-    ({"ignore_io_grad_classes": ["ReLU"]}, "ignore_io_grad_classes takes classes"),
+    ({"reject_outlier_proportion": 1.5}, r"reject_outlier_proportion=1.5: it takes a share .* 0.1, the default"),
+    ({"ignore_io_grad_classes": ["ReLU"]}, "ReLU' is no class. It takes classes"),
     ({"time_log": "epoch"}, "time_log='epoch': it takes a name and a function"),
     ({"compiled": "inside"}, "compiled='inside': it takes one of 'outside', 'eager'"),
     ({"nan": "raise"}, "nan='raise': it takes one of None, 'warn', 'stop'"),
@@ -159,9 +159,9 @@ def test_a_backend_that_is_not_installed(watch: Any, backend: str, monkeypatch: 
 
 def test_numbers_that_are_none(watch: Any) -> None:
     watching = watch(Net())
-    with pytest.raises(WatchError, match=r"log\(loss='high'\) takes a number"):
+    with pytest.raises(WatchError, match=r"log\(loss='high'\): that is no number. Pass one"):
         watching.log(loss="high")
-    with pytest.raises(WatchError, match=r"log\(loss=…\) takes a number, and the tensor has shape \(2,\)"):
+    with pytest.raises(WatchError, match=r"log\(loss=…\) was given a tensor of shape \(2,\). Pass a number"):
         watching.log(loss=torch.ones(2))
 
 

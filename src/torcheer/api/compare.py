@@ -157,7 +157,7 @@ def is_onnx(model: Any) -> bool:
 
 def _onnx_side(model: Any, inp: Any) -> Side:
     if isinstance(model, (str, os.PathLike)) and not os.path.isfile(model):
-        raise ComparisonError(f"There is no file {os.fspath(model)}.")
+        raise ComparisonError(f"There is no file {os.fspath(model)}. Pass the path of an .onnx file, or a model.")
     try:
         # onnx and onnxruntime are an extra.
         from torcheer.capture.onnx.side import OnnxSide

@@ -128,7 +128,9 @@ def _two(given: Any, name: str, *, is_pair: bool = False) -> Sequence[Any]:
             raise ComparisonError(f"{name} holds {len(given)}; pass one for each of the two models.")
         return given
     if is_pair and given is not None:
-        raise ComparisonError(f"{name} takes one for each model: {name}=(for_a, for_b).")
+        raise ComparisonError(
+            f"{name} is a list or tuple, and is needed for each model. Pass both: {name}=(for_a, for_b)."
+        )
     return given, given
 
 

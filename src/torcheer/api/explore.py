@@ -135,7 +135,10 @@ def start_server(paths: Sequence[Path], *, port: int = DEFAULT_PORT, temporary: 
         if not address:
             process.wait(timeout=START_S)
             log.seek(0)
-            raise TorcheerError(f"The explorer's server did not start: {log.read().strip() or 'it gave no reason'}")
+            reason = log.read().strip() or "it gave no reason"
+            raise TorcheerError(
+                f"The explorer's server did not start: {reason.rstrip('.')}. Run `torcheer doctor` to see why."
+            )
     return Server(address, process)
 
 

@@ -110,7 +110,7 @@ def refuse_paddle(name: str, *values: Any) -> None:
     if is_paddle(*values):
         raise CaptureError(
             f"tl.{name} works on PyTorch models, and was given one of Paddle's, whose backward operations, memory and "
-            "kernels cannot be seen. For a Paddle layer there are tl.log_forward_pass, tl.autodiff and tl.copy_weights."
+            "kernels cannot be seen. Use tl.log_forward_pass, tl.autodiff or tl.copy_weights for a Paddle layer."
         )
 
 

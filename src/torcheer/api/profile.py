@@ -83,7 +83,7 @@ def summary(model: Any, *args: Any, input_size: Any = None, execution: str | Non
     from torcheer.capture.torch import profiled
 
     if not hasattr(model, "named_modules"):
-        raise CaptureError(f"summary takes a module, and a {type(model).__name__} is none.")
+        raise CaptureError(f"summary takes a module, and a {type(model).__name__} is none. Pass a torch.nn.Module.")
     if input_size is not None:
         if args or kwargs:
             raise CaptureError("Give summary the input itself or its input_size, not both.")
@@ -143,7 +143,10 @@ class InspectorGadgets:
             raise CaptureError(f"nan is {nan!r}. It takes one of {', '.join(map(repr, NAN_CHOICES))}.")
         if (nan != "report" or replay) and self.measure != ("nan",):
             option = "replay=True" if replay else f"nan={nan!r}"
-            raise CaptureError(f'{option} needs measure="nan": the other measurements are read after the run.')
+            raise CaptureError(
+                f"{option} works while the model runs, and other measurements are read after it. "
+                'Pass measure="nan" with it.'
+            )
         if self._path is not None:
             check_writable(self._path)
 
@@ -167,11 +170,11 @@ class InspectorGadgets:
         """Say that the forward is over. Backward passes are recognised without it; it checks that there was a call."""
         if self._inspection is None:
             raise CaptureError(
-                "backward_mode() comes after start() and the call of the model: nothing was started yet."
+                "backward_mode() was called, and nothing was started yet. Call start() and the model first."
             )
         if not self._inspection.runs:
             raise CaptureError(
-                f"backward_mode() comes after the call of the model, and {self._names()} was not called."
+                f"backward_mode() was called, and {self._names()} was not called yet. Call the model first."
             )
 
     def finish(self) -> None:
@@ -179,7 +182,7 @@ class InspectorGadgets:
         if self._is_finished:
             return
         if self._inspection is None:
-            raise CaptureError("finish() comes after start(): nothing was started yet.")
+            raise CaptureError("finish() was called, and nothing was started yet. Call start() and the model first.")
         self._is_finished = True
         self._inspection.finish()
         if not self._inspection.runs:
@@ -203,9 +206,11 @@ class InspectorGadgets:
     def report(self) -> Report:
         """The report of the last call; those of all calls are in ``reports``."""
         if not self._is_finished:
-            raise CaptureError("The report is made by finish(), which a with block calls at its end.")
+            raise CaptureError("The report is made at the end. Call finish() first, or read it after the with block.")
         if not self.reports:
-            raise CaptureError(f"There is no report: {self._names()} was not called.")
+            raise CaptureError(
+                f"There is no report: {self._names()} was not called. Call the model between start() and finish()."
+            )
         return self.reports[-1]
 
     def to_inspector_gadgets(self) -> dict[str, Any]:
@@ -248,7 +253,7 @@ def _named(models: Any) -> dict[str, Any]:
     wrong = next((type(model).__name__ for model in named.values() if not hasattr(model, "named_modules")), None)
     if wrong is not None or not named:
         what = "an empty list" if wrong is None else f"a {wrong}"
-        raise CaptureError(f"InspectorGadgets takes a model, a list or a dict of models, and was given {what}.")
+        raise CaptureError(f"InspectorGadgets was given {what}. It takes a model, a list or a dict of models.")
     return named
 
 

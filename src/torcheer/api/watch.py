@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torcheer.api.history import refuse_paddle
-from torcheer.errors import TorcheerError, WatchError, near_misses
+from torcheer.errors import TorcheerError, WatchError, near_or_all
 
 if TYPE_CHECKING:
     from torcheer.watching.watch import Watch
@@ -190,9 +190,7 @@ def _backends(given: str | Sequence[str]) -> list[str]:
     names = [given] if isinstance(given, str) else list(given)
     for one in names:
         if one not in _NAMES:
-            raise WatchError(
-                f"backend={given!r}: {one!r} is none of {', '.join(map(repr, _NAMES))}.{near_misses(str(one), _NAMES)}"
-            )
+            raise WatchError(f"backend={given!r}: {one!r} is no backend.{near_or_all(str(one), _NAMES)}")
     return names
 
 

@@ -94,7 +94,8 @@ def _of_sequence(signature: inspect.Signature | None, given: Any) -> Arguments:
         return Arguments((given,), {}, _positional_names(signature))
     raise CaptureError(
         f"The model's forward is forward{signature}, and it was given {len(spread)} positional arguments. "
-        "A tuple or list is spread over the positional arguments; wrap it once more to pass it as one."
+        "A tuple or list is spread over the positional arguments; to pass it as one argument, wrap it once more: "
+        "((a, b),)."
     )
 
 

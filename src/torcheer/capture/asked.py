@@ -48,8 +48,8 @@ def asked_values(record: Record, keys: Iterable[str | int]) -> set[int]:
         if isinstance(key, int):
             if not -len(listed) <= key < len(listed):
                 raise LookupKeyError(
-                    f"layers_to_save: {key} is no position of this run, which has {len(listed)} operations: "
-                    f"{-len(listed)} to {len(listed) - 1}."
+                    f"layers_to_save: {key} is no position of this run, which has {len(listed)} operations. "
+                    f"Give one from {-len(listed)} to {len(listed) - 1}."
                 )
             asked.update(item.value for item in listed[key].outputs)
         elif key in layers:
@@ -59,6 +59,6 @@ def asked_values(record: Record, keys: Iterable[str | int]) -> set[int]:
         else:
             raise LookupKeyError(
                 f"layers_to_save: the model ran, and {key!r} names nothing in the run."
-                f"{near_misses(key, [*layers, *calls])} The error's model_history lists every layer."
+                f"{near_misses(key, [*layers, *calls])} Look at the error's model_history, which lists every layer."
             )
     return asked

@@ -38,14 +38,6 @@ class Alignment:
     alike: dict[int, list[int]] = field(default_factory=dict)  # class of B: of A, same sketch, other order
     sketches: tuple[dict[int, Sketch], dict[int, Sketch]] = field(default_factory=lambda: ({}, {}))
 
-    def matched_a(self, value: int) -> bool:
-        """Whether the numbers of a value of A are somewhere in B."""
-        return self.a.class_of(value) in self.by_a
-
-    def matched_b(self, value: int) -> bool:
-        """Whether the numbers of a value of B are somewhere in A."""
-        return self.b.class_of(value) in self.by_b
-
     def close(self, member: int) -> Close:
         """The tolerance at a value of A, which must tell it from others."""
         close = self.noise.close(member)

@@ -358,7 +358,7 @@ def _check_order(rest_a: list[Part], rest_b: list[Part], a: Known, b: Known) -> 
     text += "The two orders do not agree" if called else "Without an input the order of their calls is not known"
     example = f"layer_map={{{likely[0][0]!r}: {likely[1][0]!r}, ...}}"
     raise ComparisonError(
-        f"{text}, and neither names nor values decide. {'Say so' if called else 'Give inp=, or say so'}: {example}, "
+        f"{text}, and neither names nor values decide. Pass {'' if called else 'inp=, or '}{example}: "
         "layers of the first model to those of the second."
     )
 

@@ -17,7 +17,7 @@ from torcheer.diff.arrays import Array, as_array
 from torcheer.diff.leaves import RAW, GroupPair, compare_invoked, names_of
 from torcheer.diff.numbers import Distance, Tolerance, distance
 from torcheer.diff.side import Recording
-from torcheer.errors import ComparisonError
+from torcheer.errors import ComparisonError, near_or_all
 from torcheer.record.model import ModuleCall
 from torcheer.record.payload import is_kept
 from torcheer.shown import Tables
@@ -125,7 +125,7 @@ def compare_module_outputs(
     for name in types or ():
         if name not in known:
             raise ComparisonError(
-                f"No leaf module of type {name!r} was called in either model. Called were: {', '.join(sorted(known))}."
+                f"No leaf module of type {name!r} was called in either model.{near_or_all(name, sorted(known))}"
             )
     found = ModuleOutputsComparison(invoked.names, tolerance)
     outputs = (_outputs_by_address(run_a), _outputs_by_address(run_b))

@@ -70,7 +70,6 @@ class Sketches:
     """The sketches of one side's classes, to be searched."""
 
     def __init__(self, sketches: dict[int, Sketch]) -> None:
-        self.by_class = sketches
         self.keys = np.array(list(sketches), dtype=np.int64)
         self.table = np.array([list(one) for one in sketches.values()], dtype=np.float64).reshape(-1, 6)
 

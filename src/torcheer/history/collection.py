@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar, overload
 
-from torcheer.errors import LookupKeyError, near_misses
+from torcheer.errors import LookupKeyError, near_or_all
 from torcheer.units import counted_text
 
 SHOWN = 8  # how many names the repr of a mapping lists
@@ -53,7 +53,7 @@ class ViewMapping(Mapping[str, View_co], Generic[View_co]):
     def __getitem__(self, address: str) -> View_co:
         index = self._index.get(address, self._aliases.get(address))
         if index is None:
-            hint = near_misses(str(address), self._index)
+            hint = near_or_all(str(address), self._index)
             raise LookupKeyError(f"There is no {self._noun} {address!r} in this model.{hint}")
         return self._make(index)
 

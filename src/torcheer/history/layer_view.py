@@ -170,4 +170,4 @@ class LayerView:
 
     def _ask_for_a_pass(self) -> NoReturn:
         label, passes = self.label, counted_text(self.num_passes, "pass", "passes")
-        raise LookupKeyError(f"{label} has {passes}; ask for one: history['{label}:1']")
+        raise LookupKeyError(f"{label} has {passes}. Ask for one: history['{label}:1'].")

@@ -174,7 +174,7 @@ class Lookup:
             return f"{key!r} is a {noun}, not a layer or module. Use history.params[{key!r}]"
         short_labels = (f"{layer.name}_{layer.number}" for layer in self.record.layers)
         hint = near_misses(key, [*short_labels, *self.completions])
-        lists = " history.layer_labels lists the layers, list(history.modules) the modules"
+        lists = " Look in history.layer_labels, or in list(history.modules)"
         return f"No layer, operation or module of this run is called {key!r}.{hint or lists}"
 
     def _explain_several(self, key: str, target: Target) -> str:
@@ -209,8 +209,8 @@ class Lookup:
         calls = self.structure.module_calls.get(module, ())
         if not calls:
             below = [name for name in self.completions if name.startswith(f"{address}.")]
-            hint = f" Its modules that were: {self._quoted(below)}" if below else ""
-            return f"Module {address!r} exists but was not called in this run.{hint}"
+            hint = f"Ask for one of its modules that were: {self._quoted(below)}" if below else "Take another module"
+            return f"Module {address!r} exists but was not called in this run. {hint}"
         return (
             f"Module {address!r} was called but returned no tensor made by a recorded operation. "
             f"See history.modules[{address!r}]"
@@ -219,8 +219,8 @@ class Lookup:
     def _valid_positions(self) -> str:
         count = len(self.structure.listed)
         if not count:
-            return "This run recorded no operations."
-        return f"Positions go from 0 to {count - 1}, or from -{count} to -1."
+            return "This run recorded no operations. Record a call of the model."
+        return f"Give one from 0 to {count - 1}, or from -{count} to -1."
 
     def _quoted(self, names: list[str]) -> str:
         shown = ", ".join(repr(name) for name in names[:SHOWN])

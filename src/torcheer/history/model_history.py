@@ -186,11 +186,14 @@ class ModelHistory:
     def output(self) -> Any:
         """What the model returned."""
         if self.record.run.error is not None:
-            raise NotSavedError(f"The run returned nothing: it raised {self.record.run.error}")
+            raise NotSavedError(
+                f"The run returned nothing: it raised {self.record.run.error}. "
+                "Read what it made until then: history[-1]."
+            )
         if self._session is None:
             raise NotSavedError(
                 "A recording from a file does not hold the model's output as it was returned. "
-                "Its tensors are in history.outputs, each with .tensor_contents where it was saved"
+                "Read its tensors from history.outputs, each with .tensor_contents where it was saved."
             )
         return self._session.output
 
@@ -201,7 +204,7 @@ class ModelHistory:
         if self._session is None:
             raise CaptureError(
                 "A recording from a file has no autograd graph to run backward through. "
-                "Record the model again with log_forward_pass, then call log_backward on that history"
+                "Record the model again with log_forward_pass, then call log_backward on that history."
             )
         if loss is _NOT_GIVEN:
             if kwargs:
@@ -210,7 +213,7 @@ class ModelHistory:
         if loss is None:
             raise CaptureError(
                 "The loss is None. Pass the tensor to run backward from; Hugging Face models return a loss "
-                "only when called with labels"
+                "only when called with labels."
             )
         self._session.backward(loss, **kwargs)
         return None

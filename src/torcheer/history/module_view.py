@@ -115,11 +115,11 @@ class ParamView(_Entry):
     def _why_no_gradient(self) -> str:
         contents = self._history.contents
         if not self.requires_grad:
-            return "it does not require grad"
+            return "it does not require grad. Call requires_grad_() on it before the run"
         if not self._history.record.run.num_backward:
             return "no backward pass was recorded. Call history.log_backward(loss)"
         reason = contents.why_no_gradient(contents.gradient_of_param(self._index))
-        return reason or "the recorded backward pass did not reach it"
+        return reason or "the recorded backward pass did not reach it. Check that the loss depends on it"
 
 
 class CallView(_Entry):

@@ -175,8 +175,9 @@ class OpView:
     def tensor_contents(self) -> Any:
         """Its output tensor; a tuple of tensors where it returned several."""
         if not self._items:
-            result = "" if self.result is None else f" but {self.result!r} (see .result)"
-            raise NotSavedError(f"{self.label} returned no tensor{result}")
+            if self.result is None:
+                raise NotSavedError(f"{self.label} returned no tensor. Look at its inputs: .parents.")
+            raise NotSavedError(f"{self.label} returned no tensor but {self.result!r}. Read it from .result.")
         if len(self._items) == 1:
             return self.tensor(0)
         return tuple(self.tensor(position) for position in range(len(self._items)))
@@ -192,7 +193,7 @@ class OpView:
                 raise NotSavedError(f"{what} are not kept: {error}") from None
         reason = contents.why_not(output.value.index)
         if reason is not None:
-            raise NotSavedError(f"{what} are not kept: {reason}")
+            raise NotSavedError(f"{what} are not kept: {reason.rstrip('.')}. Print the layer for what is known of it.")
         raise NotSavedError(f"{what} were not saved. {self.how_to_save}")
 
     @property
@@ -354,7 +355,7 @@ class OpView:
         if not self._history.record.run.num_backward:
             return "no backward pass was recorded. Call history.log_backward(loss)"
         if not any(output.value.requires_grad for output in self.outputs):
-            return "none of its outputs requires grad"
+            return "none of its outputs requires grad. Call requires_grad_() on what it reads before the run"
         contents = self._history.contents
         for item in self._items:
             reason = contents.why_no_gradient(contents.gradient_of(item.value))
@@ -362,4 +363,4 @@ class OpView:
                 return reason
         if not self.has_contents:
             return f"gradients are kept for saved outputs. {self.how_to_save}"
-        return "the recorded backward pass did not reach it"
+        return "the recorded backward pass did not reach it. Check that the loss depends on it"

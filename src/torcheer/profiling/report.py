@@ -240,12 +240,12 @@ class Report:
 
     def __getitem__(self, address: str) -> Row:
         """The row of a module: by its address, ``""`` for the model."""
-        from torcheer.errors import LookupKeyError, near_misses  # only a lookup needs them
+        from torcheer.errors import LookupKeyError, near_or_all  # only a lookup needs them
 
         for row in self.rows:
             if row.address == address:
                 return row
-        hint = near_misses(address, [row.address for row in self.rows])
+        hint = near_or_all(address, [row.address for row in self.rows])
         raise LookupKeyError(f"The profile has no module {address!r}.{hint}")
 
     def __str__(self) -> str:

@@ -51,8 +51,8 @@ def to_text(contents: Contents, path: Path) -> bytes:
         body = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")
     except (MalformedError, RecursionError) as error:
         raise RecordFileError(
-            f"{path}: this record cannot be written ({error}). That is a mistake in torcheer, please report "
-            "it; recording without saving to a file still works."
+            f"{path}: this record cannot be written ({error}). That is a mistake in torcheer: please report "
+            "it. To go on, keep the record in memory."
         ) from error
     header = {"format": FORMAT, "version": VERSION, "torcheer": __version__, "crc32": _checksum(body)}
     text = json.dumps(header, separators=(",", ":")).encode("ascii")[:-1] + _BODY + body + _END

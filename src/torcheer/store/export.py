@@ -33,7 +33,9 @@ def export(run: Run, path: Path, table: str = "series") -> None:
         write(_series(run) if table == "series" else _scalars(run), part)
         part.replace(path)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}.") from None
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror or error}. Give a path in a folder you may write to."
+        ) from None
     finally:
         part.unlink(missing_ok=True)
 

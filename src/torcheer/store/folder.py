@@ -51,7 +51,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder} holds no watched run: it has no {MANIFEST}. Give the folder of one run, as tl.watch prints it."
         ) from None
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be read: {error}. Is it the file of a watched run?") from None
+        raise StoreError(f"{path} cannot be read: {error}. Give the folder of a run, as tl.watch prints it.") from None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise StoreError(f"{path} is not the file of a watched run. Give the folder of one, as tl.watch prints it.")
     check_version(folder, facts.get("version"))
@@ -62,7 +62,7 @@ def check_version(folder: Path, version: object) -> None:
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise StoreError(
             f"{folder} has version {version} of the format, and this torcheer reads up to version {FORMAT_VERSION}. "
-            "Update it: pip install -U torcheer"
+            "Upgrade with pip install -U torcheer"
         )
 
 
@@ -146,7 +146,9 @@ def open_to_read(folder: Path, rank: int) -> sqlite3.Connection:
     """The same, read only; also while it is written, after a kill, and in a folder that cannot be written."""
     path = rank_path(folder, rank)
     if not path.exists():
-        raise StoreError(f"{folder} has nothing of process {rank}. It has: {ranks_in(folder) or 'no process yet'}.")
+        raise StoreError(
+            f"{folder} has nothing of process {rank}. Take one of these: {ranks_in(folder) or 'none has written yet'}."
+        )
     for options in ("mode=ro", "mode=ro&immutable=1"):
         connection = sqlite3.connect(
             f"file:{_quoted(path)}?{options}", uri=True, timeout=5, isolation_level=None, check_same_thread=False
@@ -162,11 +164,13 @@ def open_to_read(folder: Path, rank: int) -> sqlite3.Connection:
             failure = error
         except sqlite3.DatabaseError as error:
             connection.close()
-            raise StoreError(f"{path} is damaged or no file of a watched run: {error}.") from None
+            raise StoreError(
+                f"{path} is damaged or no file of a watched run: {error}. Copy it from where it was whole."
+            ) from None
         except StoreError:
             connection.close()
             raise
-    raise StoreError(f"{path} cannot be read: {failure}.")
+    raise StoreError(f"{path} cannot be read: {failure}. Check its permissions, and that nothing else holds it.")
 
 
 def is_remote(folder: Path) -> bool:

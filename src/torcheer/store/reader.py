@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from torcheer.errors import LookupKeyError, StoreError, near_misses
+from torcheer.errors import LookupKeyError, StoreError, near_or_all
 from torcheer.store.export import export
 from torcheer.store.folder import is_locked, open_to_read, ranks_in, read_manifest
 from torcheer.store.rows import Rows, joined, merged, unpack_chunk, unpack_step
@@ -70,7 +70,7 @@ class Run:
             try:
                 return self._connection.execute(sql, values).fetchall()
             except sqlite3.DatabaseError as error:
-                raise StoreError(f"{self.folder} cannot be read: {error}.") from None
+                raise StoreError(f"{self.folder} cannot be read: {error}. Copy it from where it was whole.") from None
 
     # -- what the run is -----------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Run:
         known = self.series
         found = [one for one in known if key in (one.id, one.name) and lane in (None, one.lane)]
         if not found:
-            hint = near_misses(str(key), {one.name for one in known})
+            hint = near_or_all(str(key), sorted({one.name for one in known}))
             raise LookupKeyError(f"The run {self.name!r} has no series {key!r}.{hint}")
         return min(found, key=lambda one: "train" not in one.lane)
 
@@ -265,7 +265,7 @@ class Run:
         )
         rows = self._all(sql, name, -1 if since is None else since)
         if not rows and name not in self.scalar_names:
-            raise LookupKeyError(f"The run {self.name!r} has no scalar {name!r}.{near_misses(name, self.scalar_names)}")
+            raise LookupKeyError(f"The run {self.name!r} has no scalar {name!r}.{near_or_all(name, self.scalar_names)}")
         steps, values, times = zip(*rows, strict=True) if rows else ((), (), ())
         return Scalars(np.array(steps, np.int64), np.array(values, np.float64), np.array(times, np.float64))
 

@@ -48,7 +48,6 @@ class Writer:
             self._lock.release()
             raise
         self.failure: str | None = None  # why nothing is written any more
-        self.num_lost = 0  # steps that came after the failure
         self._series = self._known_series()
         self._names = {name: number for number, name in self._rows("SELECT id, name FROM scalar_names")}
         self._queue: queue.Queue[list[Work] | None] = queue.Queue(QUEUE_LENGTH)
@@ -110,7 +109,6 @@ class Writer:
     def add_step(self, rows: StepRows | Callable[[], StepRows | None]) -> None:
         """Write one logged step. What is given as a function is computed on the writer's thread."""
         if self._closed or self.failure is not None:
-            self.num_lost += 1
             return
         self._pending.append(lambda: self.write_step(rows() if callable(rows) else rows))
         self._hand_over()

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 def build(history: ModelHistory, value: int) -> dict[str, Any]:
     """Return what there is to show of a tensor, or the reason why there is nothing."""
     if not 0 <= value < len(history.record.values):
-        raise LookupKeyError(f"There is no tensor {value}; the run has {len(history.record.values)}, from 0.")
+        raise LookupKeyError(f"There is no tensor {value}. Give a number from 0 to below {len(history.record.values)}.")
     nothing = {"value": value, "statistics": None, "planes": None}
     try:
         array = array_of(history, history.record.values[value])

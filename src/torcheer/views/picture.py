@@ -56,11 +56,11 @@ class Picture:
     ) -> None:
         _check(level=level, direction=direction, theme=theme, colour_by=colour_by)
         if depth is not None and (type(depth) is not int or depth < 0):
-            raise DrawError(f"depth is {depth!r}. It is a number of module levels to open, 0 or more, or None for all")
+            raise DrawError(f"depth is {depth!r}. It takes a number of module levels, 0 or more, or None for all.")
         if (gradients or colour_by in FROM_BACKWARD) and not history.record.run.num_backward:
             asked = "gradients=True" if gradients else f'colour_by="{colour_by}"'
             raise DrawError(
-                f"{asked} needs a backward pass, and none was recorded. Call history.log_backward(loss) first"
+                f"{asked} needs a backward pass, and none was recorded. Call history.log_backward(loss) first."
             )
         self.history = history
         self.options = {
@@ -101,7 +101,7 @@ class Picture:
             raise DrawError(
                 f"The picture is {count_text(width)} by {count_text(height)} points, too large to be read as PNG. "
                 "Draw an .svg or .pdf, or less of it: rolled=True draws repeated blocks once, depth=1 opens the "
-                "outermost modules only"
+                "outermost modules only."
             )
         fonts = resources.files("torcheer.views") / "fonts"
         files = [str(fonts / name) for name in ("Arimo-Regular.ttf", "Arimo-Bold.ttf")]
@@ -148,7 +148,7 @@ class Picture:
         make = kinds.get(target.suffix.lower())
         if make is None:
             raise DrawError(
-                f"The ending of {str(target)!r} says what kind of file to draw: it is one of {', '.join(kinds)}"
+                f"The ending of {str(target)!r} says what kind of file to draw. It takes one of {', '.join(kinds)}."
             )
         content = make()
         _write(target, content.encode() if isinstance(content, str) else content)
@@ -174,7 +174,7 @@ def notebook(history: ModelHistory) -> str:
 def _check(**options: str) -> None:
     for name, value in options.items():
         if value not in CHOICES[name]:
-            hint = near_misses(str(value), CHOICES[name])
+            hint = near_misses(str(value), map(str, CHOICES[name]))
             raise DrawError(f"{name} is {value!r}. It takes one of {', '.join(map(repr, CHOICES[name]))}.{hint}")
 
 
@@ -187,4 +187,6 @@ def _write(target: Path, content: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             beside.unlink()
-        raise DrawError(f"{target} cannot be written: {error.strerror or error}") from error
+        raise DrawError(
+            f"{target} cannot be written: {error.strerror or error}. Give a path in a folder you may write to."
+        ) from error

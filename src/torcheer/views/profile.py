@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from torcheer.errors import LookupKeyError, near_misses
+from torcheer.errors import LookupKeyError, near_or_all
 from torcheer.profiling.report import Figures, OpRow, Report, Row
 from torcheer.units import bytes_text, count_text, flops_text, rate_text, ratio_text, seconds_text, shape_text
 from torcheer.views.profile_columns import COLUMNS, is_measured
@@ -156,7 +156,7 @@ def _known(data: dict[str, Any], name: str) -> dict[str, Any]:
     measured = [column["name"] for column in data["columns"]]
     if any(column.name == name for column in COLUMNS):
         raise LookupKeyError(f"The column {name!r} was not measured in this run. There are: {', '.join(measured)}.")
-    raise LookupKeyError(f"A profile has no column {name!r}.{near_misses(name, measured)}")
+    raise LookupKeyError(f"A profile has no column {name!r}.{near_or_all(name, measured)}")
 
 
 def _in_order(rows: list[dict[str, Any]], sort: str | None, depth: int | None) -> list[tuple[dict[str, Any], str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torcheer.errors import WatchError, near_misses
+from torcheer.errors import WatchError, near_or_all
 
 LOG = ("io", "io_grad", "params", "params_grad")
 COMPILED = ("outside", "eager")
@@ -52,23 +52,21 @@ def check(
     wanted = [log] if isinstance(log, str) else list(log)
     for name in wanted:
         if name not in LOG:
-            raise WatchError(
-                f"log={wanted!r}: {name!r} is none of {', '.join(map(repr, LOG))}.{near_misses(str(name), LOG)}"
-            )
+            raise WatchError(f"log={wanted!r}: {name!r} cannot be logged.{near_or_all(str(name), LOG)}")
     _whole("log_freq", log_freq, 1, "1 logs every step, 100 every hundredth.")
     _whole("bins", bins, 2, "30 is the default.")
     if bins > 1024:
-        raise WatchError(f"bins={bins}: at most 1024 are kept. 30 is the default.")
+        raise WatchError(f"bins={bins}: it takes at most 1024. 30 is the default.")
     if sample_n is not None:
         _whole("sample_n", sample_n, 2, "None takes every value of a tensor.")
     if not 0 <= reject_outlier_proportion < 1:
         raise WatchError(
-            f"reject_outlier_proportion={reject_outlier_proportion!r} is a share of the values: "
-            "from 0.0, none, to below 1.0. 0.1 is the default."
+            f"reject_outlier_proportion={reject_outlier_proportion!r}: it takes a share of the values, from 0.0, "
+            "none, to below 1.0, such as 0.1, the default."
         )
     for kind in ignore_io_grad_classes:
         if not isinstance(kind, type):
-            raise WatchError(f"ignore_io_grad_classes takes classes, such as [MyBlock], and {kind!r} is none.")
+            raise WatchError(f"ignore_io_grad_classes: {kind!r} is no class. It takes classes, such as [MyBlock].")
     if others["compiled"] not in COMPILED:
         raise WatchError(f"compiled={others['compiled']!r}: it takes one of {', '.join(map(repr, COMPILED))}.")
     if others["nan"] not in NAN:

@@ -38,7 +38,7 @@ def place_of(model: str, folder: str | os.PathLike[str] | None, name: str | None
     exists = (path / MANIFEST).exists() and rank_path(path, rank).exists()
     if exists and not resume:
         raise WatchError(
-            f"{path} is a run already. Go on with it: resume=True. Or give this one another name: name=…, or none "
+            f"{path} is a run already. Go on with it by resume=True, or give this one another name (name=…), or none "
             "for one made of the model and the time."
         )
     if path.exists() and not (path / MANIFEST).exists() and any(path.iterdir()):

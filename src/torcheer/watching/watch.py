@@ -226,7 +226,7 @@ def refuse_watched(name: str, model: Any) -> None:
     if not isinstance(model, Module):
         raise WatchError(
             f"tl.watch takes an nn.Module, and was given {type(model).__name__}"
-            f"{f' as {name!r}' if name else ''}. Several at once go as a dict: "
+            f"{f' as {name!r}' if name else ''}. Pass one, or several in a dict: "
             "tl.watch({'generator': g, 'discriminator': d})."
         )
     if isinstance(model, torch.jit.ScriptModule):
@@ -236,7 +236,7 @@ def refuse_watched(name: str, model: Any) -> None:
         )
     if roots.is_watched(model):
         raise WatchError(
-            f"This {type(model).__name__} is watched already. End that first with .stop() of what tl.watch returned, "
+            f"This {type(model).__name__} is watched already. Call .stop() of what tl.watch returned first, "
             "or keep using it: w.log(…)."
         )
 
@@ -261,13 +261,15 @@ def is_compiling() -> bool:
 def _number(name: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if value.numel() != 1:
-            raise WatchError(f"log({name}=…) takes a number, and the tensor has shape {tuple(value.shape)}.")
+            raise WatchError(
+                f"log({name}=…) was given a tensor of shape {tuple(value.shape)}. Pass a number, such as its mean."
+            )
         # On another device the writer's thread waits for it, not the training.
         return float(value.detach()) if value.device.type == "cpu" else value.detach().clone()
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise WatchError(f"log({name}={value!r}) takes a number.") from None
+        raise WatchError(f"log({name}={value!r}): that is no number. Pass one.") from None
 
 
 def _may_animate() -> bool:

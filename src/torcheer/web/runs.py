@@ -93,12 +93,5 @@ class RunSubject(Subject):
         step = number(options, "step", -1, -1)
         return watch.at_step(self.run, step if step >= 0 else None, options.get("lane", "train"))
 
-    def record_folder(self, name: str) -> Path:
-        """Return the folder of a recording inside the run, and of nothing else."""
-        known = {found.get("record") for found in (self.run.structure(version=v) or {} for v, _, _ in self._versions())}
-        if name not in known or Path(name).name != name:
-            raise RequestError(404, f"The run has no recording {name!r}.")
-        return self.path / name
-
     def _versions(self) -> list[tuple[int, str, int]]:
         return self.run.structure_versions

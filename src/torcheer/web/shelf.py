@@ -36,7 +36,8 @@ class Shelf:
             self._folders.append(path)  # of runs, or of one; it may be empty yet
         elif path.exists():
             raise TorcheerError(
-                f"{path} is neither a recording (history.save) nor the folder of a watched run (torcheer.watch)."
+                f"{path} is neither a recording nor the folder of a watched run. Give what history.save, "
+                "`torcheer trace -o` or tl.watch wrote."
             )
         else:
             raise TorcheerError(f"{path} does not exist. Give the folder of a recording or of a watched run.")

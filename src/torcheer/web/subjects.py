@@ -103,7 +103,10 @@ class ResultSubject(Subject):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         if path.stat().st_size > RESULT_LIMIT:
-            raise TorcheerError(f"{path} is larger than {RESULT_LIMIT} bytes: that is not a result of torcheer.")
+            raise TorcheerError(
+                f"{path} is larger than {RESULT_LIMIT} bytes: that is no result of torcheer. "
+                "Show results with tl.explore(result)."
+            )
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             self.kind, self._title = content["kind"], str(content["title"])
@@ -111,10 +114,10 @@ class ResultSubject(Subject):
         except (ValueError, KeyError, TypeError) as error:
             raise TorcheerError(
                 f"{path} is not a result that torcheer wrote ({type(error).__name__}: {error}). "
-                "Show results with torcheer.explore(result)."
+                "Show results with tl.explore(result)."
             ) from None
         if self.kind not in shown.VIEWS or not isinstance(self._data, dict):
-            raise TorcheerError(f"{path} holds a {self.kind!r}; torcheer can show {', '.join(shown.VIEWS)}.")
+            raise TorcheerError(f"{path} holds a {self.kind!r}. There are: {', '.join(shown.VIEWS)}.")
 
     @property
     def title(self) -> str:

@@ -96,14 +96,14 @@ def test_what_nothing_decides_is_an_error_with_the_candidates() -> None:
         "Defined in the first model (torch): p, q. Defined in the second model (other): x, y. "
         "Called in the first model (torch): p, q. Called in the second model (other): y, x. "
         "The two orders do not agree, and neither names nor values decide. "
-        "Say so: layer_map={'p': 'y', ...}, layers of the first model to those of the second."
+        "Pass layer_map={'p': 'y', ...}: layers of the first model to those of the second."
     )
     assert layers(map_layers(a, b, {"p": "y", "q": "x"})) == {"p": "y", "q": "x"}
     assert layers(map_layers(a, b, {"p": "x"})) == {"p": "x", "q": "y"}
 
 
 def test_without_an_input_the_order_of_definition_is_not_enough() -> None:
-    with pytest.raises(ComparisonError, match="Give inp=, or say so: layer_map="):
+    with pytest.raises(ComparisonError, match="Pass inp=, or layer_map="):
         map_layers(known("torch", linear("p"), linear("q")), known("torch", linear("x"), linear("y")))
 
 

@@ -198,7 +198,7 @@ def test_a_misspelt_key_lists_near_misses() -> None:
     )
     assert error_of(history, "qqqqqq") == (
         "No layer, operation or module of this run is called 'qqqqqq'. "
-        "history.layer_labels lists the layers, list(history.modules) the modules"
+        "Look in history.layer_labels, or in list(history.modules)"
     )
 
 
@@ -209,8 +209,8 @@ def test_a_misspelt_key_lists_near_misses() -> None:
         ("conv2d_1:x", "'conv2d_1' has one pass, there is no pass 'x'. Ask for 'conv2d_1:1'"),
         ("features.0:2", "'features.0' has one call, there is no call '2'. Ask for 'features.0:1'"),
         ("add_1:4", "'add_1' has 3 passes, there is no pass '4'. Ask for 'add_1:1' to 'add_1:3'"),
-        (99, "There is no operation 99. Positions go from 0 to 9, or from -10 to -1."),
-        (-11, "There is no operation -11. Positions go from 0 to 9, or from -10 to -1."),
+        (99, "There is no operation 99. Give one from 0 to 9, or from -10 to -1."),
+        (-11, "There is no operation -11. Give one from 0 to 9, or from -10 to -1."),
         (True, "True is no key. Give a layer's label, a module's address, a position or a slice"),
         (1.5, "1.5 is no key. Give a layer's label, a module's address, a position or a slice"),
         (None, "None is no key. Give a layer's label, a module's address, a position or a slice"),
@@ -233,11 +233,11 @@ def test_a_module_that_was_not_called() -> None:
     for op in record.ops:
         op.call = 0
     history = bare_history(record)
-    assert error_of(history, "layers") == "Module 'layers' exists but was not called in this run."
+    assert error_of(history, "layers") == "Module 'layers' exists but was not called in this run. Take another module"
     record.modules[1].address = "features"
     assert error_of(bare_history(record), "features") == (
         "Module 'features' exists but was not called in this run. "
-        "Its modules that were: 'features.0', 'features.1', 'features.2'"
+        "Ask for one of its modules that were: 'features.0', 'features.1', 'features.2'"
     )
 
 
@@ -267,7 +267,9 @@ def test_an_operation_inside_another_has_a_name_but_no_position() -> None:
 def test_an_empty_record() -> None:
     history = bare_history(Record(Run("Empty")))
     assert len(history) == 0
-    assert error_of(history, 0) == "There is no operation 0. This run recorded no operations."
+    assert (
+        error_of(history, 0) == "There is no operation 0. This run recorded no operations. Record a call of the model."
+    )
     assert "Layers:\n\t\tnone" in str(history)
 
 

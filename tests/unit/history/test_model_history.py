@@ -206,7 +206,7 @@ def test_log_backward_that_cannot_work() -> None:
         bare_history(small_record()).log_backward(object())
     assert str(caught.value) == (
         "A recording from a file has no autograd graph to run backward through. "
-        "Record the model again with log_forward_pass, then call log_backward on that history"
+        "Record the model again with log_forward_pass, then call log_backward on that history."
     )
     assert session.losses == []
 
@@ -214,12 +214,14 @@ def test_log_backward_that_cannot_work() -> None:
 def test_output() -> None:
     history, _ = live(small_record())
     assert history.output == "what the model returned"
-    with pytest.raises(NotSavedError, match=r"Its tensors are in history\.outputs"):
+    with pytest.raises(NotSavedError, match=r"Read its tensors from history\.outputs"):
         bare_history(small_record()).output  # noqa: B018
     history.record.run.error = "ValueError: no"
     with pytest.raises(NotSavedError) as caught:
         history.output  # noqa: B018
-    assert str(caught.value) == "The run returned nothing: it raised ValueError: no"
+    assert str(caught.value) == (
+        "The run returned nothing: it raised ValueError: no. Read what it made until then: history[-1]."
+    )
 
 
 def test_save_hands_the_record_to_the_file_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def test_no_tensor_at_all() -> None:
     assert (view.shape, view.dtype, view.result, view.has_contents) == (None, None, 3.5, False)
     with pytest.raises(NotSavedError) as caught:
         view.tensor_contents  # noqa: B018
-    assert str(caught.value) == "flatten_1_4 returned no tensor but 3.5 (see .result)"
+    assert str(caught.value) == "flatten_1_4 returned no tensor but 3.5. Read it from .result."
 
 
 def test_gradient() -> None:
@@ -164,7 +164,9 @@ def test_contents_that_could_not_be_kept() -> None:
     del history.payloads["value.5"]  # type: ignore[attr-defined]
     with pytest.raises(NotSavedError) as caught:
         history["conv2d_1"].tensor_contents  # noqa: B018
-    assert str(caught.value) == ("The contents of conv2d_1_1 are not kept: its layout is sparse_coo")
+    assert str(caught.value) == (
+        "The contents of conv2d_1_1 are not kept: its layout is sparse_coo. Print the layer for what is known of it."
+    )
     assert "\n\t\tnot saved: its layout is sparse_coo\n" in str(history["conv2d_1"])
 
 
@@ -178,13 +180,16 @@ def test_why_there_is_no_gradient() -> None:
         "conv2d_1_1 has no gradient: no backward pass was recorded. Call history.log_backward(loss)"
     )
     record = make_record()
-    assert why(bare_history(record), "input_1") == ("input_1_0 has no gradient: none of its outputs requires grad")
+    assert why(bare_history(record), "input_1") == (
+        "input_1_0 has no gradient: none of its outputs requires grad. "
+        "Call requires_grad_() on what it reads before the run"
+    )
     assert why(bare_history(record), "conv2d_1") == (
         "conv2d_1_1 has no gradient: gradients are kept for saved outputs. "
         "Keep it by recording with layers_to_save=['conv2d_1_1']"
     )
     assert why(saved_history(record), "conv2d_1") == (
-        "conv2d_1_1 has no gradient: the recorded backward pass did not reach it"
+        "conv2d_1_1 has no gradient: the recorded backward pass did not reach it. Check that the loss depends on it"
     )
 
 
@@ -246,7 +251,7 @@ def test_a_layer_with_several_passes() -> None:
     for name in ("tensor_contents", "gradient", "grad_contents"):
         with pytest.raises(LookupKeyError) as caught:
             getattr(layer, name)
-        assert str(caught.value) == "add_1_1 has 3 passes; ask for one: history['add_1_1:1']"
+        assert str(caught.value) == "add_1_1 has 3 passes. Ask for one: history['add_1_1:1']."
 
 
 def test_a_layer_whose_passes_differ_has_no_one_shape() -> None:

@@ -51,12 +51,14 @@ def test_print_says_why(store: type[Overwritten]) -> None:
     assert str(history)
 
 
-@pytest.mark.parametrize("store", [Overwritten, Knowing])
-def test_reading_names_the_layer(store: type[Overwritten]) -> None:
+@pytest.mark.parametrize(
+    ("store", "more"), [(Overwritten, ""), (Knowing, ". Print the layer for what is known of it.")]
+)
+def test_reading_names_the_layer(store: type[Overwritten], more: str) -> None:
     history = history_without(store, small_record(), "conv2d_1")
     with pytest.raises(NotSavedError) as caught:
         history["conv2d_1"].tensor_contents  # noqa: B018
-    assert str(caught.value) == f"The contents of conv2d_1_1 are not kept: {REASON}"
+    assert str(caught.value) == f"The contents of conv2d_1_1 are not kept: {REASON}{more}"
 
 
 def test_has_contents() -> None:

@@ -168,8 +168,8 @@ def test_a_record_that_would_not_be_read_back_is_not_written(tmp_path: Path) -> 
         write(record, {}, tmp_path / "run.tch")
     assert str(caught.value) == (
         f"{tmp_path / 'run.tch'}: this record cannot be written (Contents.record: Record.ops: Op.args: a "
-        "value of type 'set' is not plain data). That is a mistake in torcheer, please report it; recording "
-        "without saving to a file still works."
+        "value of type 'set' is not plain data). That is a mistake in torcheer: please report it. "
+        "To go on, keep the record in memory."
     )
     record = make_record()
     record.ops[1].call = 77

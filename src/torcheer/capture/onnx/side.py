@@ -98,7 +98,9 @@ class OnnxSide:
 
     def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
         """Refuse: a node has no call of its own."""
-        raise ComparisonError(f"{address!r} of an ONNX model cannot be run by itself ({len(inputs)} inputs given).")
+        raise ComparisonError(
+            f"{address!r} of an ONNX model cannot be run by itself ({len(inputs)} inputs given). Run the whole model."
+        )
 
     def backward(self, cotangents: list[Array] | None) -> dict[str, Array | None]:
         """Refuse: there is no autograd."""
@@ -130,12 +132,16 @@ def feeds(proto: onnx.ModelProto, given: Any, name: str) -> dict[str, Any]:
     else:
         positional = list(given) if isinstance(given, (tuple, list)) else [given]
         if len(positional) > len(inputs):
-            raise ComparisonError(f"{name} takes {len(inputs)} inputs ({', '.join(inputs)}); {len(positional)} given.")
+            raise ComparisonError(
+                f"{name} was given {len(positional)} inputs. Give {len(inputs)}: {', '.join(inputs)}."
+            )
         pairs = dict(zip(inputs, positional, strict=False))
     if pairs.keys() != inputs.keys():
         missing, extra = inputs.keys() - pairs.keys(), pairs.keys() - inputs.keys()
         wrong = f"missing: {', '.join(sorted(missing))}" if missing else f"unknown: {', '.join(sorted(extra))}"
-        raise ComparisonError(f"{name} takes the inputs {', '.join(inputs)}; {wrong}.")
+        raise ComparisonError(
+            f"The input of {name} does not fit ({wrong}). Give its inputs by name: {', '.join(inputs)}."
+        )
     arrays = {}
     for key, value in pairs.items():
         wanted = onnx.helper.tensor_dtype_to_np_dtype(inputs[key].elem_type)

@@ -220,7 +220,7 @@ def write(tensor: Any, array: Array) -> None:
 def paddle_call(model: Any, given: Any) -> Arguments:
     """The call of ``model`` that this input makes: arrays become its tensors; None: it is not to be called."""
     if not isinstance(model, paddle.nn.Layer):
-        raise ComparisonError(f"A {type(model).__name__} was given where a paddle.nn.Layer is expected.")
+        raise ComparisonError(f"A {type(model).__name__} was given where a model is expected. Pass a paddle.nn.Layer.")
     if given is None:
         return Arguments((), {})
     return arrange_call(model, (as_tensors(given, list(model.parameters())),), {})

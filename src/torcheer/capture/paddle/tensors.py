@@ -48,7 +48,8 @@ class Kept(dict[str, Any]):
         self.unsaved[name] = reason
 
     def __missing__(self, name: str) -> Any:
-        raise NotSavedError(self.unsaved.get(name, "the recording does not have it"))
+        reason = self.unsaved.get(name) or "the recording does not have it"
+        raise NotSavedError(f"{reason}. Print the layer for what is known of it.")
 
 
 class Tensors:

@@ -260,10 +260,9 @@ class Guard:
             self.alarms.append(birth)
         if self.choice == "report":
             return
-        text = self.text_of(birth)
         if self.choice == "stop":
-            raise NonFiniteError(text)
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+            raise NonFiniteError(self.text_of(birth))
+        warnings.warn(self.text_of(birth), RuntimeWarning, stacklevel=2)
 
     def text_of(self, birth: Birth) -> str:
         """What happened, where, and what to look at."""

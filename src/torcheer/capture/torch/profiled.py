@@ -120,7 +120,9 @@ def profile_run(model: Any, inputs: Inputs, wish: Wish) -> Record:
 def profile_fake(model: Any, inputs: Inputs, wish: Wish) -> Record:
     """Run a fake copy of the model; the model itself is only read."""
     if not isinstance(model, torch.nn.Module):
-        raise CaptureError(f"execution='fake' copies a module, and a {type(model).__name__} is none.")
+        raise CaptureError(
+            f"execution='fake' copies a module, and a {type(model).__name__} is none. Pass a torch.nn.Module."
+        )
     fakes = Fakes()
     twin, given = fakes.of_model(model), fakes.of_inputs(inputs)
     run = ProfiledRun(twin, given, wish.measure, "fake")

@@ -94,12 +94,15 @@ class Kept(dict[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         tensor = super().__getitem__(name)
         if _has_lost_memory(tensor):
-            raise NotSavedError("its memory was given back during the run (a sharded parameter that was gathered)")
+            raise NotSavedError(
+                "its memory was given back during the run (a sharded parameter that was gathered). "
+                "Record with save_to=path."
+            )
         if not self.is_current(name):
             raise NotSavedError(
                 "it was overwritten in place after the run (by an optimizer step, an in-place op on the output, or a "
                 "new batch copied into the input). Save the history before going on (history.save(path)), or record "
-                "with save_to=path"
+                "with save_to=path."
             )
         return tensor
 

@@ -71,7 +71,6 @@ class Sentinel:
         self.models = models
         self.choice = choice  # "report" | "warn" | "stop"
         self.runs: list[None] = []  # not empty once a model was called
-        self.num_replays = 0
         self.found: Guard | None = None  # of the last replay
         self._said: list[str] = []  # of hits that no replay explains
         self._moments: dict[int, Moment] = {}  # id() of a model → its last call
@@ -163,7 +162,6 @@ class Sentinel:
         for moment in moments:
             inputs = Inputs(moment.args, moment.kwargs, positional_names(moment.model.forward))
             self._is_busy = self.is_replaying = True
-            self.num_replays += 1
             state = RunState(moment.model, inputs, with_params=False)
             try:
                 _run_again(moment, guard)
@@ -185,8 +183,8 @@ class Sentinel:
             text = (
                 f"NaN or Inf in {where}, and none in the model when its last call was run again: it comes from what is "
                 "computed between the model and backward(), as in the loss, or from a sum of gradients of several "
-                'calls. With measure="nan" and replay=False every op of the step is checked, those outside of the '
-                "model too."
+                'calls. Pass measure="nan" with replay=False to have every op of the step checked, those outside '
+                "of the model too."
             )
             self._said = [text]
         if self.tell is not None:
