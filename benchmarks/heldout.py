@@ -1,6 +1,7 @@
 """How often ``tl.compare`` names the right op of a bug planted in pairs of networks kept apart from its development.
 
     python benchmarks/heldout.py [--pairs t5,unet] [--seeds 2] [--verbose]
+    python benchmarks/heldout.py --apart [--pairs gat,moe] [--seeds 2] [--json PATH]  # fifteen further families
 
 Prints per bug the rank of the first place that a report names rightly: a line of the bug's label is in the stack of the
 op it names in B, or is the innermost line of the op it names in A. Equal pairs are compared both ways round.
@@ -19,6 +20,7 @@ import torch
 import torcheer as tl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.pairs_apart import case, score
 from benchmarks.pairs_heldout import pairs
 
 
@@ -59,13 +61,18 @@ def equal_verdicts(name: str, seed: int) -> list[tuple[str, str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", default=",".join(pairs.NAMES))
+    parser.add_argument("--pairs", default="")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--apart", action="store_true", help="the families in pairs_apart")
+    parser.add_argument("--json", help="with --apart: where to write every outcome")
     chosen = parser.parse_args()
+    if chosen.apart:
+        score.run(chosen.pairs.split(",") if chosen.pairs else case.NAMES, chosen.seeds, chosen.json)
+        return
     counts: dict[str, int] = {}
     num_equal, alarms, started = 0, 0, time.perf_counter()
-    for name in chosen.pairs.split(","):
+    for name in chosen.pairs.split(",") if chosen.pairs else pairs.NAMES:
         for seed in range(1, chosen.seeds + 1):
             for verdict, said in attempt(lambda name=name, seed=seed: equal_verdicts(name, seed), 2):
                 num_equal += 1
