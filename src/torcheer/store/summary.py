@@ -214,7 +214,8 @@ def _histogram(table: Floats, places: _Places, bins: int) -> tuple[dict[str, npt
     sought = np.zeros((len(table), bins + 2), np.float32)  # the last is 0
     span = high.astype(np.float64) - low
     sought[:, :bins] = low[:, None] + span[:, None] * (np.arange(bins) / bins)
-    sought[:, bins] = np.nextafter(high, np.float32(np.inf))
+    with np.errstate(over="ignore"):  # above the largest number is infinity
+        sought[:, bins] = np.nextafter(high, np.float32(np.inf))
     at = np.array([row.searchsorted(values) for row, values in zip(table, sought, strict=True)])
     at[:, bins] = np.maximum(at[:, bins], greatest - places.first + 1)
     counts = np.minimum(np.diff(at[:, : bins + 1]), np.iinfo(np.uint16).max).astype(np.uint16)

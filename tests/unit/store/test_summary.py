@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from torcheer.store.schema import COLUMN
@@ -83,6 +83,7 @@ def test_no_tensors() -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@example([[float(np.finfo(np.float32).max)]], 0.0, 2)
 @given(
     st.lists(st.lists(st.floats(width=32), max_size=40), max_size=6),
     st.floats(0, 0.99),
