@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -44,6 +45,34 @@ def test_the_checks_of_these_tests_can_fail(break_it: Any, message: str) -> None
 def test_a_picture_is_the_same_every_time() -> None:
     graph = random_graph(5, num=80)
     assert lay_out(graph) == lay_out(json.loads(json.dumps(graph)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_opening_and_closing_leaves_no_trace(seed: int) -> None:
+    """Only what changes is laid out again; the picture is that of a layout made at once."""
+    graph = random_graph(seed, num=60)
+    boxes = sorted({one["parent"] for one in graph["items"]} - {-1})
+    rng = random.Random(seed)
+    choices = [[], boxes, *(sorted(rng.sample(boxes, rng.randrange(len(boxes) + 1))) for _ in range(12)), boxes]
+    for before, choice in zip(choices[1:-1:3], choices[2::3], strict=False):  # one box more, one less
+        choices += [before, sorted({*before, choice[0]} if choice else before), before[1:]]
+    again = json.loads(engine.call("layoutGraphAgain", json.dumps(graph), choices))
+    for choice, scene in zip(choices, again, strict=True):
+        (fresh,) = json.loads(engine.call("layoutGraphAgain", json.dumps(graph), [choice]))
+        assert_alike(scene, fresh)
+        check(scene, graph)
+
+
+def assert_alike(found: Any, wanted: Any) -> None:
+    """Equal, but for the last digits of numbers that were moved twice."""
+    if isinstance(wanted, dict):
+        assert found.keys() == wanted.keys()
+        found, wanted = list(found.values()), list(wanted.values())
+    if isinstance(wanted, list):
+        for one, other in zip(found, wanted, strict=True):
+            assert_alike(one, other)
+    else:
+        assert found == (pytest.approx(wanted, abs=1e-6) if isinstance(wanted, float) else wanted)
 
 
 def test_a_long_chain_is_straight_and_narrow() -> None:

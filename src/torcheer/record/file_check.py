@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from torcheer.record.file_plain import MalformedError
@@ -115,6 +116,8 @@ def numbers(row: Any, field: str) -> Iterable[int]:
 
 
 def _check_range(record: Record, table: str, field: str, end: int | None, what: str, *, least: int = 0) -> None:
+    if _is_within(getattr(record, table), field, least, end):
+        return
     for place, row in enumerate(getattr(record, table)):
         for number in numbers(row, field):
             if number < least or (end is not None and number >= end):
@@ -122,8 +125,24 @@ def _check_range(record: Record, table: str, field: str, end: int | None, what: 
                 raise MalformedError(f"{table}[{place}].{field} is {number}: {reason}")
 
 
+def _is_within(rows: list[Any], field: str, least: int, end: int | None) -> bool:
+    """Whether all numbers of a field are in range. Only distinct cells are looked at: most rows are like others."""
+    name, _, member = field.partition(".")
+    try:
+        found = set(map(attrgetter(name), rows)) - {None}
+        if not all(isinstance(cell, int) for cell in found):
+            found = set(chain.from_iterable(found))
+        if member:
+            found = set(map(attrgetter(member), found))
+    except TypeError:  # cells that cannot be hashed: they are looked at one by one
+        return False
+    return not found or (min(found) >= least and (end is None or max(found) < end))
+
+
 def _check_ancestors(table: str, field: str, parents: list[list[int]]) -> None:
     """Take away rows all of whose parents are gone, until none is left: those in a circle stay."""
+    if all(not above or max(above) < row for row, above in enumerate(parents)):
+        return  # as they ran: each after what it follows from
     children: list[list[int]] = [[] for _ in parents]
     for row, above in enumerate(parents):
         for parent in above:

@@ -297,6 +297,8 @@ def decode_column(kind: Kind, data: Any, count: int, budget: Budget) -> list[Any
         cells = [distinct[place] for place in places]
     else:
         return kind.decode(data, count, budget)
+    if isinstance(kind.inner if isinstance(kind, Maybe) else kind, Scalar):
+        return cells
     # Sharing is cheap here and not for whoever walks over the cells.
     budget.spend(sum(len(cell) for cell in cells if isinstance(cell, tuple)))
     return cells

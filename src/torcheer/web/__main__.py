@@ -36,6 +36,8 @@ def main() -> int:
     # Recordings are hundreds of thousands of objects that stay; at its usual pace, collection walks them over and
     # over while they are read, which takes a third of the time.
     gc.set_threshold(200_000, 50, 50)
+    # While one thread reads a recording, another sends the page: it is not to wait 5 ms whenever it has a word to say.
+    sys.setswitchinterval(0.0005)
     # The server ends by itself on these; then this process is to end as usual, with what is under `finally`.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:

@@ -1,7 +1,7 @@
 // Layout off the page's thread, so that the page answers while a large graph is laid out.
 
-import { draw, refresh, supply, warm } from "./graph/drawing";
-import { buffersOf } from "./graph/packed";
+import { draw, supply, warm } from "./graph/drawing";
+import { buffersOf } from "./scene/packed";
 import type { Asked, Supplied } from "./graph/protocol";
 
 const QUIET_MS = 30; // without a question: time to prepare the next answer, a piece at a time
@@ -16,7 +16,6 @@ function prepare(pieces: (() => void)[]): void {
 self.onmessage = (event: MessageEvent<Asked | Supplied>) => {
   if ("tables" in event.data) {
     supply(event.data);
-    prepare([refresh, warm]);
     return;
   }
   try {

@@ -29,7 +29,8 @@ class Drawer {
     else this.worker.postMessage(supplied);
   }
 
-  private start(): void {
+  /** Started before there is anything to draw, so that nothing waits for it. */
+  start(): void {
     if (this.isStarted) return;
     this.isStarted = true;
     try {

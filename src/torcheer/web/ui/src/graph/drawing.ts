@@ -1,12 +1,11 @@
 // From data to a laid-out scene: what the worker does, and the page itself where there is no worker.
 
-import { layout, type Memo } from "../layout/layout";
+import { Layouter, type Memo } from "../layout/layout";
 import type { Graph } from "../scene/graph";
 import type { HistoryData } from "../scene/data";
 import { historyGraph, type HistoryOptions } from "../scene/history_graph";
-import { pack } from "./packed";
+import { BOX, FORMS, type Packed } from "../scene/packed";
 import type { Asked, Drawn, GraphOptions, Supplied } from "./protocol";
-import type { Scene } from "../scene/scene";
 import { startingOpen } from "./starting_open";
 import { entered } from "./entered";
 
@@ -14,12 +13,11 @@ interface Kept {
   data: unknown;
   /** As text, to be compared. */
   options: string;
-  /** Tables were added since the graph was built. */
-  isStale: boolean;
   whole: Graph;
   root: string;
   graph: Graph;
   memo: Memo;
+  layouter: Layouter;
   /** Items that were open in the last drawing; null: all. */
   open: ReadonlySet<string> | null;
 }
@@ -32,47 +30,60 @@ export function draw(asked: Asked): Drawn {
   const ids = asked.open === null ? startingOpen(graph) : asked.open === "all" ? null : new Set(asked.open);
   found.open = ids;
   const scene = sceneOf(found);
-  const open = ids === null ? scene.boxes.filter((box) => box.form === "open").map((box) => graph.items[box.item].id) : [...ids];
-  return { number: asked.number, graph: asked.wantsGraph ? graph : null, whole: asked.wantsGraph && graph !== whole ? whole : null, scene: pack(scene), open };
+  const open = ids === null ? openIn(scene).map((item) => graph.items[item].id) : [...ids];
+  return { number: asked.number, graph: asked.wantsGraph ? graph : null, whole: asked.wantsGraph && graph !== whole ? whole : null, scene, open };
 }
 
-/** Build the graphs anew to which tables were added: else the reader would wait for it at the next click. */
-export function refresh(): void {
-  for (const [name, { options, root }] of kept) graphOf({ name, options: JSON.parse(options), root });
-}
-
-/** Lay out again what is shown: code that has run once is slow still. */
+/** Close something and open it again: code that has run once is slow still. */
 export function warm(): void {
-  for (const each of kept.values()) if (!each.isStale) pack(sceneOf(each));
+  for (const each of kept.values()) {
+    const [first] = openIn(sceneOf(each));
+    if (first === undefined) continue;
+    each.layouter.layout((item) => item !== first && isOpen(each, item));
+    sceneOf(each);
+  }
 }
 
-function sceneOf({ graph, memo, open }: Kept): Scene {
-  return layout(graph, (item) => open === null || open.has(graph.items[item].id), {}, memo);
+const isOpen = ({ open, graph }: Kept, item: number) => open === null || open.has(graph.items[item].id);
+
+function sceneOf(each: Kept): Packed {
+  return each.layouter.layout((item) => isOpen(each, item));
 }
 
-/** Add tables to data given before; the graph is built anew when it is next asked for. */
-export function supply({ name, tables }: Supplied): void {
+function openIn({ boxes }: Packed): number[] {
+  const found: number[] = [];
+  for (let at = 0; at < boxes.length; at += BOX) if (FORMS[boxes[at + 7]] === "open") found.push(boxes[at]);
+  return found;
+}
+
+/** Add tables to data given before. Where the graph shows them, it is built anew when it is next asked for. */
+export function supply({ name, tables, isDrawn }: Supplied): void {
   const found = kept.get(name);
   if (!found) return;
   found.data = { ...(found.data as object), ...tables };
-  found.isStale = true;
+  if (isDrawn) found.options = "";
 }
 
 function graphOf(asked: Pick<Asked, "name" | "options" | "root" | "data">): Kept {
   const options = JSON.stringify(asked.options);
   let found = kept.get(asked.name);
-  if (asked.data !== undefined || found === undefined || found.isStale || found.options !== options) {
-    const data = asked.data ?? found?.data;
+  if (asked.data !== undefined || found === undefined || found.options !== options) {
+    const data = asked.data === undefined ? found?.data : read(asked.data);
     const whole = build(data, asked.options);
-    found = { data, options, isStale: false, whole, root: "", graph: whole, memo: new Map(), open: found?.open ?? new Set() };
+    const memo: Memo = new Map();
+    found = { data, options, whole, root: "", graph: whole, memo, layouter: new Layouter(whole, {}, memo), open: found?.open ?? new Set() };
     kept.set(asked.name, found);
   }
   if (found.root !== asked.root) {
     found.root = asked.root;
     found.graph = entered(found.whole, asked.root);
+    found.layouter = new Layouter(found.graph, {}, found.memo);
   }
   return found;
 }
+
+/** Data as it was given: bytes are JSON, which the worker reads while the page does. */
+const read = (data: unknown): unknown => (data instanceof ArrayBuffer ? JSON.parse(new TextDecoder().decode(data)) : data);
 
 /** Data of a history, or a graph that was built elsewhere. */
 function build(data: unknown, options: GraphOptions): Graph {

@@ -3,13 +3,12 @@
 import type { IndexedScene } from "./indexed";
 
 export function neighbour(indexed: IndexedScene, from: number, side: string): number {
-  const { boxes } = indexed;
-  if (from < 0) return boxes.length ? 0 : -1;
+  if (from < 0) return indexed.numBoxes ? 0 : -1;
   if (side === "up" || side === "down") {
     const { inflows, outflows } = indexed.routesOf(from);
     const routes = side === "up" ? inflows : outflows;
     if (routes.length) {
-      const route = indexed.routes[routes[0]];
+      const route = indexed.route(routes[0]);
       return side === "up" ? route.from : route.to;
     }
   }
@@ -17,14 +16,13 @@ export function neighbour(indexed: IndexedScene, from: number, side: string): nu
 }
 
 function nearest(indexed: IndexedScene, from: number, side: string): number {
-  const { boxes } = indexed;
-  const here = boxes[from];
+  const here = indexed.box(from)!;
   const x = here.x + here.width / 2;
   const y = here.y + here.height / 2;
   let best = -1;
   let least = Infinity;
-  for (let index = 0; index < boxes.length; index++) {
-    const box = boxes[index];
+  for (let index = 0; index < indexed.numBoxes; index++) {
+    const box = indexed.box(index)!;
     if (index === from || (index < from && from < indexed.end[index])) continue;
     const dx = box.x + box.width / 2 - x;
     const dy = box.y + box.height / 2 - y;

@@ -80,9 +80,8 @@ class Painter {
 
   paint(): void {
     this.findVisible();
-    const { boxes } = this.indexed;
-    const open = this.visible.filter((index) => boxes[index].form === "open");
-    const closed = this.visible.filter((index) => boxes[index].form !== "open");
+    const open = this.visible.filter((index) => this.box(index).form === "open");
+    const closed = this.visible.filter((index) => this.box(index).form !== "open");
     this.paintBoxes(open);
     this.paintRoutes();
     this.paintHeaders(open);
@@ -91,10 +90,14 @@ class Painter {
     this.paintMarks();
   }
 
+  private box(index: number): Box {
+    return this.indexed.box(index)!;
+  }
+
   private findVisible(): void {
-    const { x, y, right, bottom, end, boxes } = this.indexed;
+    const { x, y, right, bottom, end, numBoxes } = this.indexed;
     const least = LEAST_INSIDE * this.pixel;
-    for (let index = 0; index < boxes.length; ) {
+    for (let index = 0; index < numBoxes; ) {
       const isOff = right[index] < this.left || x[index] > this.right || bottom[index] < this.top || y[index] > this.bottom;
       if (isOff) {
         index = end[index];
@@ -110,7 +113,7 @@ class Painter {
   private paintBoxes(indices: number[]): void {
     const groups = new Map<string, number[]>();
     for (const index of indices) {
-      const key = this.fillOf(this.indexed.boxes[index]);
+      const key = this.fillOf(this.box(index));
       const group = groups.get(key);
       if (group) group.push(index);
       else groups.set(key, [index]);
@@ -142,7 +145,7 @@ class Painter {
     if (HEADER * this.camera.zoom < 4) return;
     this.context.beginPath();
     for (const index of open) {
-      const box = this.indexed.boxes[index];
+      const box = this.box(index);
       this.context.rect(box.x + 0.5, box.y + 0.5, box.width - 1, HEADER - 1);
     }
     this.context.fillStyle = this.theme.header;
@@ -150,7 +153,7 @@ class Painter {
   }
 
   private traceBox(index: number): void {
-    const box = this.indexed.boxes[index];
+    const box = this.box(index);
     if (box.width * this.camera.zoom < LEAST_ROUND || this.visible.length > 4000) {
       this.context.rect(box.x, box.y, box.width, box.height);
     } else {
@@ -162,7 +165,7 @@ class Painter {
     const groups = new Map<string, number[]>();
     const routes = this.visibleRoutes();
     for (const index of routes) {
-      const kind = this.indexed.routes[index].kind;
+      const kind = this.indexed.route(index).kind;
       const group = groups.get(kind);
       if (group) group.push(index);
       else groups.set(kind, [index]);
@@ -181,18 +184,18 @@ class Painter {
   }
 
   private visibleRoutes(): number[] {
-    const { bounds, routes, boxes } = this.indexed;
+    const { bounds, numRoutes } = this.indexed;
     const found: number[] = [];
     // Many routes on the screen: the short ones say nothing, since their boxes touch.
     let least = LEAST_ROUTE * this.pixel;
-    if (routes.length > MOST_ROUTES && this.visible.length > 2000) least *= 4;
+    if (numRoutes > MOST_ROUTES && this.visible.length > 2000) least *= 4;
     const leastInside = LEAST_INSIDE * this.pixel;
-    for (let index = 0; index < routes.length && found.length < MOST_ROUTES; index++) {
+    for (let index = 0; index < numRoutes && found.length < MOST_ROUTES; index++) {
       const at = index * 4;
       if (bounds[at] > this.right || bounds[at + 2] < this.left) continue;
       if (bounds[at + 1] > this.bottom || bounds[at + 3] < this.top) continue;
       if (bounds[at + 3] - bounds[at + 1] < least && bounds[at + 2] - bounds[at] < least) continue;
-      const around = boxes[boxes[routes[index].from].parent];
+      const around = this.indexed.box(this.box(this.indexed.route(index).from).parent);
       if (around && (around.width < leastInside || around.height < leastInside)) continue;
       found.push(index);
     }
@@ -200,7 +203,7 @@ class Painter {
   }
 
   private traceRoute(index: number, isPlain: boolean): void {
-    const route = this.indexed.routes[index];
+    const route = this.indexed.route(index);
     const { points } = route;
     this.context.moveTo(points[0], points[1]);
     if (isPlain) {
@@ -220,7 +223,7 @@ class Painter {
     this.context.fillStyle = colour;
     this.context.beginPath();
     for (const index of indices) {
-      const { x, y, dx, dy } = arrowOf(this.indexed.routes[index], "down");
+      const { x, y, dx, dy } = arrowOf(this.indexed.route(index), "down");
       this.context.moveTo(x, y);
       this.context.lineTo(x - 6 * dx - 3 * dy, y - 6 * dy + 3 * dx);
       this.context.lineTo(x - 6 * dx + 3 * dy, y - 6 * dy - 3 * dx);
@@ -232,7 +235,7 @@ class Painter {
   private paintTexts(): void {
     const fonts = new Map<string, { text: Text; box: Box }[]>();
     for (const index of this.visible) {
-      const box = this.indexed.boxes[index];
+      const box = this.box(index);
       for (const text of box.texts) {
         if (text.size * this.camera.zoom < LEAST_TEXT) continue;
         const key = `${text.bold ? "600 " : ""}${text.size}px ${FONT}|${this.theme.texts[text.role]}|${text.align}`;
@@ -256,7 +259,7 @@ class Painter {
     this.paintMarkedRoutes(inflows, this.colours.source);
     this.paintMarkedRoutes(outflows, this.colours.user);
     for (const index of this.visible) {
-      const tint = tints.size ? tints.get(this.graph.items[this.indexed.boxes[index].item].id) : undefined;
+      const tint = tints.size ? tints.get(this.graph.items[this.box(index).item].id) : undefined;
       if (tint) this.paintFrame(index, tint, 4);
       if (found.has(index)) this.paintFrame(index, this.colours.found, 2.5);
     }
@@ -275,7 +278,7 @@ class Painter {
   }
 
   private paintFrame(index: number, colour: string, width: number): void {
-    const box = this.indexed.boxes[index];
+    const box = this.indexed.box(index);
     if (box === undefined) return;
     const line = Math.max(width * 0.8, width * Math.min(this.pixel, 40));
     this.context.strokeStyle = colour;

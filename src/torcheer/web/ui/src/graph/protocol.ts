@@ -1,7 +1,7 @@
 // What the page and its worker say to one another. The worker holds the data, so that it crosses over once.
 
 import type { Graph } from "../scene/graph";
-import type { Packed } from "./packed";
+import type { Packed } from "../scene/packed";
 
 export interface GraphOptions {
   level: "function" | "aten";
@@ -15,6 +15,7 @@ export interface Asked {
   number: number;
   /** What the data is of; a worker keeps what it was given under each name. */
   name: string;
+  /** The data itself, or bytes of JSON. */
   data?: unknown;
   options: GraphOptions;
   /** Id of the item that is entered; "" for the whole. */
@@ -29,6 +30,8 @@ export interface Asked {
 export interface Supplied {
   name: string;
   tables: object;
+  /** Whether the graph is coloured by them. */
+  isDrawn: boolean;
 }
 
 export interface Drawn {

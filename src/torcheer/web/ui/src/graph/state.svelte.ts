@@ -51,7 +51,7 @@ export class GraphState {
 
   /** Add tables to the data that was drawn; what is coloured by them is drawn again. */
   async supply(tables: object, isDrawn: boolean): Promise<void> {
-    drawer.supply({ name: this.name, tables });
+    drawer.supply({ name: this.name, tables, isDrawn });
     if (isDrawn) await this.ask({ open: [...this.open], wantsGraph: true });
   }
 

@@ -1,10 +1,12 @@
-/** Lays out a graph: level by level from the innermost open box outwards, each level once however often it occurs. */
+/** Lays out a graph: level by level from the innermost open box outwards, each level once however often it occurs. What
+ * an opened or closed box leaves as it was is not laid out again. */
 
-import { EDGE_KINDS, type EdgeKind, type Graph, type Item } from "../scene/graph";
+import { EDGE_KINDS, type EdgeKind, type Graph } from "../scene/graph";
 import { measure, type Size } from "../scene/measure";
-import { type Box, HEADER, type Route, type Scene, type Text } from "../scene/scene";
+import { BOX, FORMS, type Packed, ROUTE, unpack } from "../scene/packed";
+import { HEADER, type Scene } from "../scene/scene";
 import { layoutLevel, type Level, type LevelLayout, type Net } from "./level";
-import { buildTree, type Tree } from "./tree";
+import { type Link, Tree } from "./tree";
 
 export interface LayoutOptions {
   direction?: "down" | "right";
@@ -36,6 +38,8 @@ interface Content {
   outPorts: Map<number, number>;
   inside?: Inside;
   netIndex: Map<number, number>;
+  /** The layout in which it last became other than it was. */
+  since: number;
 }
 
 interface NetHere {
@@ -51,61 +55,261 @@ interface Point {
   index: number;
 }
 
+/** The way of a link, in the layout in which it was found, and where the box around it then was. */
+interface Way {
+  points: number[];
+  back: boolean;
+  found: number;
+  x: number;
+  y: number;
+}
+
 const PADDING = 12;
 const MARGIN = 16;
 const GRADIENT_ASIDE = 5;
 
-export function layout(graph: Graph, isOpen: IsOpen, options: LayoutOptions = {}, memo: Memo = new Map()): Scene {
-  const turned = options.direction === "right";
-  const tree = buildTree(graph, isOpen);
-  const sizes = tree.visible.map((item) => measured(graph.items[item], tree.isOpen[item], tree.hasOut[item], turned));
-  const sizeOf = new Map(tree.visible.map((item, at) => [item, sizes[at]]));
-  const contents = collectNets(tree);
-  for (let at = tree.open.length - 1; at >= -1; at--) {
-    const item = at < 0 ? -1 : tree.open[at];
-    layContent(item, tree, contents, sizeOf, memo, turned);
-  }
-  const scene = assemble(tree, contents, sizeOf, turned);
-  return turned ? turn(scene) : scene;
+export function layout(graph: Graph, isOpen: IsOpen, options: LayoutOptions = {}): Scene {
+  return unpack(new Layouter(graph, options).layout(isOpen), graph);
 }
 
-/** Measured once, however often a graph is laid out. */
-const known = new WeakMap<Item, Size[]>();
+export class Layouter {
+  private readonly tree: Tree;
+  private readonly turned: boolean;
+  /** By item, the top first. */
+  private readonly contents: (Content | undefined)[] = [];
+  /** 1 where lines are other than before; where sizes are. By item, the top first. */
+  private readonly isTouched: Uint8Array;
+  private readonly isMoved: Uint8Array;
+  private readonly ways = new WeakMap<Link, Way>();
+  private readonly sizes: (Size | undefined)[] = [];
+  private round = 0;
 
-function measured(item: Item, isOpen: boolean, hasOut: boolean, turned: boolean): Size {
-  let sizes = known.get(item);
-  if (!sizes) known.set(item, (sizes = []));
-  return (sizes[Number(isOpen) * 4 + Number(hasOut) * 2 + Number(turned)] ??= measure(item, isOpen, hasOut, turned));
+  constructor(
+    private readonly graph: Graph,
+    options: LayoutOptions = {},
+    private readonly memo: Memo = new Map(),
+  ) {
+    this.turned = options.direction === "right";
+    this.tree = new Tree(graph);
+    this.isTouched = new Uint8Array(graph.items.length + 1);
+    this.isMoved = new Uint8Array(graph.items.length + 1);
+    this.isTouched[0] = 1;
+  }
+
+  layout(isOpen: IsOpen): Packed {
+    this.round++;
+    this.tree.update(isOpen, (box) => (this.isTouched[box + 1] = 1));
+    for (let at = 0; at < this.isTouched.length; at++) {
+      if (!this.isTouched[at]) continue;
+      const isThere = at === 0 || this.tree.isOpen[at - 1] === 1;
+      const inside = this.contents[at]?.inside;
+      this.contents[at] = isThere ? { nets: new Map(), inPorts: new Map(), outPorts: new Map(), netIndex: new Map(), inside, since: this.round } : undefined;
+    }
+    this.collectNets();
+    for (let at = this.isTouched.length - 1; at >= 0; at--)
+      if (this.contents[at] && (this.isTouched[at] || this.isMoved[at])) this.layContent(at - 1);
+    this.isTouched.fill(0);
+    this.isMoved.fill(0);
+    const packed = this.assemble();
+    return this.turned ? turn(packed) : packed;
+  }
+
+  private content(box: number): Content {
+    return this.contents[box + 1]!;
+  }
+
+  private size(item: number): Size {
+    const [isOpen, hasOut] = [this.tree.isOpen[item] === 1, this.tree.hasOut(item)];
+    return (this.sizes[4 * item + 2 * Number(isOpen) + Number(hasOut)] ??= measure(this.graph.items[item], isOpen, hasOut, this.turned));
+  }
+
+  /** Cut every edge at the borders it crosses; pieces of one source within one box are one net. */
+  private collectNets(): void {
+    const { links, parent } = this.tree;
+    for (let edge = 0; edge < links.length; edge++) {
+      const link = links[edge];
+      if (!link || link.edges[0] !== edge || link.kind === "gradient") continue;
+      const key = source(link.from, link.kind);
+      let from: Point = { place: "child", index: link.from };
+      for (let child = link.from, box = parent[child]; box !== link.common; child = box, box = parent[box]) {
+        if (this.isTouched[box + 1]) {
+          const content = this.content(box);
+          connect(content, key, from, { place: "out", index: port(content.outPorts, key) });
+        }
+        from = { place: "child", index: box };
+      }
+      let to: Point = { place: "child", index: link.to };
+      for (let box = parent[link.to]; box !== link.common; box = parent[box]) {
+        if (this.isTouched[box + 1]) {
+          const content = this.content(box);
+          connect(content, key, { place: "in", index: port(content.inPorts, key) }, to);
+        }
+        to = { place: "child", index: box };
+      }
+      if (this.isTouched[link.common + 1]) connect(this.content(link.common), key, from, to);
+    }
+  }
+
+  /** Lay out what is inside a box, or take the layout of an equal one. */
+  private layContent(item: number): void {
+    const content = this.content(item);
+    const { children: inside, top, place, parent } = this.tree;
+    const children = item < 0 ? top : inside[item];
+    const inner = (child: number) => this.contents[child + 1]?.inside;
+    const level: Level = {
+      widths: children.map((child) => (inner(child) ?? this.size(child)).width),
+      heights: children.map((child) => (inner(child) ?? this.size(child)).height),
+      numIn: content.inPorts.size,
+      numOut: content.outPorts.size,
+      nets: [],
+    };
+    const ids = children.map((child) => inner(child)?.id ?? -1);
+    const end = (point: Point, way: "inPorts" | "outPorts", key: number) => {
+      if (point.place !== "child") return { vertex: children.length + (point.place === "out" ? level.numIn : 0) + point.index, offset: 0 };
+      const vertex = place[point.index];
+      const box = inner(point.index);
+      if (!box) return { vertex, offset: 0 };
+      const x = (way === "inPorts" ? box.inX : box.outX)[this.content(point.index)[way].get(key)!];
+      return { vertex, offset: x - box.width / 2 };
+    };
+    for (const [key, net] of content.nets) {
+      content.netIndex.set(key, level.nets.length);
+      const targets = net.targets.map((target) => end(target, "inPorts", key));
+      level.nets.push({ source: end(net.source, "outPorts", key), targets });
+    }
+    const least = item < 0 ? 0 : this.size(item).width;
+    const key = levelKey(level, ids, least, this.turned);
+    let found = this.memo.get(key);
+    if (!found) this.memo.set(key, (found = wrap(layoutLevel(level), level, least, this.memo.size, item < 0, this.turned)));
+    content.since = this.round;
+    if (found === content.inside) return;
+    content.inside = found;
+    if (item >= 0) this.isMoved[parent[item] + 1] = 1;
+  }
+
+  /** Give every box and every route its place in the picture. */
+  private assemble(): Packed {
+    const { width, height } = this.content(-1).inside!;
+    const boxOf = new Int32Array(this.tree.parent.length).fill(-1);
+    const boxes = this.placeBoxes(boxOf);
+    const { links } = this.tree;
+    const seen = links.filter((link, edge): link is Link => link !== undefined && link.edges[0] === edge);
+    const ways = this.findWays(seen, boxes, boxOf);
+    const drawn = seen.filter((_, at) => ways[at] !== null);
+    const routes = new Int32Array(drawn.length * ROUTE);
+    const points = new Float64Array(ways.reduce((sum, way) => sum + (way?.points.length ?? 0), 0));
+    const edges = new Int32Array(drawn.reduce((sum, link) => sum + link.edges.length, 0));
+    let [at, pointEnd, edgeEnd] = [0, 0, 0];
+    seen.forEach((link, index) => {
+      const way = ways[index];
+      if (!way) return;
+      points.set(way.points, pointEnd);
+      edges.set(link.edges, edgeEnd);
+      pointEnd += way.points.length;
+      edgeEnd += link.edges.length;
+      routes[at++] = boxOf[link.from];
+      routes[at++] = boxOf[link.to];
+      routes[at++] = EDGE_KINDS.indexOf(link.kind);
+      routes[at++] = Number(way.back);
+      routes[at++] = link.common < 0 ? 0 : boxes[boxOf[link.common] * BOX + 2] + 1;
+      routes[at++] = pointEnd;
+      routes[at++] = edgeEnd;
+    });
+    return { width, height, direction: "down", boxes, routes, points, edges };
+  }
+
+  private placeBoxes(boxOf: Int32Array): Float64Array {
+    const { tree } = this;
+    const seen = tree.order.filter((item) => tree.isSeen(item));
+    const boxes = new Float64Array(seen.length * BOX);
+    for (let box = 0, at = 0; box < seen.length; box++, at += BOX) {
+      const item = seen[box];
+      const around = tree.parent[item];
+      const { inside } = this.content(around);
+      const parent = around < 0 ? -1 : boxOf[around];
+      const own = tree.isOpen[item] ? this.content(item).inside : undefined;
+      const size = this.size(item);
+      const { width, height } = own ?? size;
+      const place = tree.place[item];
+      boxOf[item] = box;
+      boxes[at] = item;
+      boxes[at + 1] = parent;
+      boxes[at + 2] = parent < 0 ? 0 : boxes[parent * BOX + 2] + 1;
+      boxes[at + 3] = (parent < 0 ? 0 : boxes[parent * BOX + 3]) + inside!.left + inside!.level.x[place] - width / 2;
+      boxes[at + 4] = (parent < 0 ? 0 : boxes[parent * BOX + 4]) + inside!.top + inside!.level.y[place];
+      boxes[at + 5] = width;
+      boxes[at + 6] = height - (own ? 0 : size.below);
+      boxes[at + 7] = FORMS.indexOf(own ? "open" : tree.children[item].length ? "closed" : "node");
+      boxes[at + 8] = Number(tree.hasOut(item));
+    }
+    return boxes;
+  }
+
+  /** The ways of links; null for a gradient along no way. Where nothing has changed, the way is only moved. */
+  private findWays(links: Link[], boxes: Float64Array, boxOf: Int32Array): (Way | null)[] {
+    const forward = new Map<string, Way>();
+    const hasGradients = links.some(({ kind }) => kind === "gradient");
+    return links.map((link) => {
+      if (link.kind === "gradient") {
+        const along = forward.get(`${link.to}>${link.from}`);
+        return along ? { ...along, points: aside(along.points) } : null;
+      }
+      const around = link.common < 0 ? -1 : boxOf[link.common] * BOX;
+      const [x, y] = around < 0 ? [0, 0] : [boxes[around + 3], boxes[around + 4]];
+      let way = this.ways.get(link);
+      if (!way || this.lastChange(link) > way.found) {
+        way = { ...this.trace(link, boxes, boxOf), found: this.round, x, y };
+        this.ways.set(link, way);
+      } else if (way.x !== x || way.y !== y) shift(way, x, y);
+      const name = hasGradients ? `${link.from}>${link.to}` : "";
+      if (name && (link.kind === "tensor" || !forward.has(name))) forward.set(name, way);
+      return way;
+    });
+  }
+
+  /** When something last changed in a box that a link leads through. */
+  private lastChange({ from, to, common }: Link): number {
+    const { parent } = this.tree;
+    let last = this.content(common).since;
+    for (let box = parent[from]; box !== common; box = parent[box]) last = Math.max(last, this.content(box).since);
+    for (let box = parent[to]; box !== common; box = parent[box]) last = Math.max(last, this.content(box).since);
+    return last;
+  }
+
+  /** Follow a link through all the boxes it crosses. */
+  private trace(link: Link, boxes: Float64Array, boxOf: Int32Array): { points: number[]; back: boolean } {
+    const { parent } = this.tree;
+    const key = source(link.from, link.kind);
+    const start = boxOf[link.from] * BOX;
+    const points: number[] = [];
+    let back = false;
+    const add = (box: number, to: Point) => {
+      const content = this.content(box);
+      const { left, top, height, level } = content.inside!;
+      const around = box < 0 ? -1 : boxOf[box] * BOX;
+      const [x0, y0] = box < 0 ? [0, 0] : [boxes[around + 3], boxes[around + 4]];
+      const index = content.netIndex.get(key)!;
+      const net = content.nets.get(key)!;
+      const place = net.indices.get(nameOf(to))!;
+      const path = level.paths[index][place];
+      // The strip below a box, with the shape of what it gives, belongs to the line.
+      if (!points.length) push(points, x0 + left + path[0], boxes[start + 4] + boxes[start + 6]);
+      if (net.source.place === "in") push(points, x0 + left + path[0], y0);
+      for (let at = 0; at < path.length; at += 2) push(points, x0 + left + path[at], y0 + top + path[at + 1]);
+      if (to.place === "out") push(points, points[points.length - 2], y0 + height);
+      back ||= level.back[index][place];
+    };
+    for (let box = parent[link.from]; box !== link.common; box = parent[box])
+      add(box, { place: "out", index: this.content(box).outPorts.get(key)! });
+    const way: number[] = [];
+    for (let box = link.to; box !== link.common; box = parent[box]) way.push(box);
+    add(link.common, { place: "child", index: way[way.length - 1] });
+    for (let at = way.length - 1; at > 0; at--) add(way[at], { place: "child", index: way[at - 1] });
+    return { points, back };
+  }
 }
 
 const source = (from: number, kind: EdgeKind) => from * EDGE_KINDS.length + EDGE_KINDS.indexOf(kind);
-
-/** Cut every edge at the borders it crosses; pieces of one source within one box are one net. */
-function collectNets(tree: Tree): Map<number, Content> {
-  const contents = new Map<number, Content>();
-  for (const item of [-1, ...tree.open])
-    contents.set(item, { nets: new Map(), inPorts: new Map(), outPorts: new Map(), netIndex: new Map() });
-  for (const link of tree.links) {
-    if (link.kind === "gradient") continue;
-    const key = source(link.from, link.kind);
-    let from: Point = { place: "child", index: link.from };
-    let child = link.from;
-    for (let box = tree.parent[child]; box !== link.common; child = box, box = tree.parent[box]) {
-      const content = contents.get(box)!;
-      connect(content, key, from, { place: "out", index: port(content.outPorts, key) });
-      from = { place: "child", index: box };
-    }
-    const way: number[] = [];
-    for (let box = link.to; box !== link.common; box = tree.parent[box]) way.push(box);
-    connect(contents.get(link.common)!, key, from, { place: "child", index: way[way.length - 1] });
-    for (let at = way.length - 1; at > 0; at--) {
-      const content = contents.get(way[at])!;
-      const entry: Point = { place: "in", index: port(content.inPorts, key) };
-      connect(content, key, entry, { place: "child", index: way[at - 1] });
-    }
-  }
-  return contents;
-}
 
 function port(ports: Map<number, number>, key: number): number {
   let found = ports.get(key);
@@ -123,43 +327,6 @@ function connect(content: Content, key: number, from: Point, to: Point): void {
 }
 
 const nameOf = ({ place, index }: Point) => 3 * index + (place === "child" ? 0 : place === "in" ? 1 : 2);
-
-/** Lay out what is inside a box, or take the layout of an equal one. */
-function layContent(
-  item: number, tree: Tree, contents: Map<number, Content>, sizeOf: Map<number, Size>, memo: Memo, turned: boolean,
-): void {
-  const content = contents.get(item)!;
-  const children = tree.children.get(item) ?? [];
-  const local = new Map(children.map((child, at) => [child, at]));
-  const level: Level = {
-    widths: children.map((child) => contents.get(child)?.inside?.width ?? sizeOf.get(child)!.width),
-    heights: children.map((child) => contents.get(child)?.inside?.height ?? sizeOf.get(child)!.height),
-    numIn: content.inPorts.size,
-    numOut: content.outPorts.size,
-    nets: [],
-  };
-  const ids = children.map((child) => contents.get(child)?.inside?.id ?? -1);
-  const vertexOf = (point: Point) =>
-    point.place === "child"
-      ? local.get(point.index)!
-      : children.length + (point.place === "out" ? level.numIn : 0) + point.index;
-  for (const [key, net] of content.nets) {
-    content.netIndex.set(key, level.nets.length);
-    const end = (point: Point, way: "inPorts" | "outPorts") => {
-      const inner = point.place === "child" ? contents.get(point.index) : undefined;
-      if (!inner?.inside) return { vertex: vertexOf(point), offset: 0 };
-      const x = (way === "inPorts" ? inner.inside.inX : inner.inside.outX)[inner[way].get(key)!];
-      return { vertex: vertexOf(point), offset: x - inner.inside.width / 2 };
-    };
-    const targets = net.targets.map((target) => end(target, "inPorts"));
-    level.nets.push({ source: end(net.source, "outPorts"), targets });
-  }
-  const least = item < 0 ? 0 : sizeOf.get(item)!.width;
-  const key = levelKey(level, ids, least, turned);
-  let inside = memo.get(key);
-  if (!inside) memo.set(key, (inside = wrap(layoutLevel(level), level, least, memo.size, item < 0, turned)));
-  content.inside = inside;
-}
 
 function levelKey(level: Level, ids: number[], least: number, turned: boolean): string {
   const boxes = ids.map((id, at) => (id < 0 ? `${level.widths[at]}x${level.heights[at]}` : `#${id}`)).join(" ");
@@ -187,101 +354,6 @@ function wrap(level: LevelLayout, given: Level, least: number, id: number, isTop
   };
 }
 
-/** A box with its place. Its texts are made when somebody draws them. */
-class LaidBox implements Box {
-  constructor(
-    readonly item: number, readonly parent: number, readonly depth: number,
-    public x: number, public y: number, public width: number, public height: number,
-    readonly form: Box["form"], private readonly size: Size, private readonly seenWidth: number,
-  ) {}
-
-  get texts(): Text[] {
-    return this.size.texts(this.seenWidth);
-  }
-
-  /** For Python: the fields of a box, as JSON has them. */
-  toJSON(): Box {
-    const { item, parent, depth, x, y, width, height, form, texts } = this;
-    return { item, parent, depth, x, y, width, height, form, texts };
-  }
-}
-
-/** Give every box and every route its place in the picture. */
-function assemble(
-  tree: Tree, contents: Map<number, Content>, sizeOf: Map<number, Size>, turned: boolean,
-): Scene {
-  const top = contents.get(-1)!.inside!;
-  const boxes: Box[] = [];
-  const boxOf = new Int32Array(tree.parent.length).fill(-1);
-  for (const item of tree.visible) {
-    const around = tree.parent[item];
-    const { inside } = contents.get(around)!;
-    const parent = around < 0 ? -1 : boxOf[around];
-    const [x0, y0] = parent < 0 ? [0, 0] : [boxes[parent].x, boxes[parent].y];
-    const own = contents.get(item)?.inside;
-    const size = sizeOf.get(item)!;
-    const at = tree.place[item];
-    const [width, height] = own ? [own.width, own.height] : [size.width, size.height];
-    const x = x0 + inside!.left + inside!.level.x[at] - width / 2;
-    const y = y0 + inside!.top + inside!.level.y[at];
-    boxOf[item] = boxes.length;
-    const depth = parent < 0 ? 0 : boxes[parent].depth + 1;
-    const form = own ? "open" : tree.hasInside[item] ? "closed" : "node";
-    const seen = height - (own ? 0 : size.below);
-    boxes.push(new LaidBox(item, parent, depth, x, y, width, seen, form, size, turned ? height : width));
-  }
-  const routes: Route[] = [];
-  const forward = new Map<string, Route>();
-  const hasGradients = tree.links.some(({ kind }) => kind === "gradient");
-  for (const link of tree.links) {
-    const ends = { from: boxOf[link.from], to: boxOf[link.to], edges: link.edges, kind: link.kind };
-    const depth = link.common < 0 ? 0 : boxes[boxOf[link.common]].depth + 1;
-    if (link.kind === "gradient") {
-      const along = forward.get(`${link.to}>${link.from}`);
-      if (along) routes.push({ ...ends, depth, points: aside(along.points), back: along.back });
-      continue;
-    }
-    const { points, back } = trace(link, tree, contents, boxes, boxOf);
-    const route: Route = { ...ends, depth, points, back };
-    const name = hasGradients ? `${link.from}>${link.to}` : "";
-    if (name && (link.kind === "tensor" || !forward.has(name))) forward.set(name, route);
-    routes.push(route);
-  }
-  return { width: top.width, height: top.height, direction: turned ? "right" : "down", boxes, routes };
-}
-
-/** Follow a link through all the boxes it crosses. */
-function trace(
-  link: Tree["links"][number], tree: Tree, contents: Map<number, Content>, boxes: Box[], boxOf: Int32Array,
-): { points: number[]; back: boolean } {
-  const key = source(link.from, link.kind);
-  // The strip below a box, with the shape of what it gives, belongs to the line.
-  const start = boxes[boxOf[link.from]];
-  const points: number[] = [];
-  let back = false;
-  const add = (box: number, to: Point) => {
-    const content = contents.get(box)!;
-    const inside = content.inside!;
-    const [x0, y0] = box < 0 ? [0, 0] : [boxes[boxOf[box]].x, boxes[boxOf[box]].y];
-    const index = content.netIndex.get(key)!;
-    const net = content.nets.get(key)!;
-    const place = net.indices.get(nameOf(to))!;
-    const path = inside.level.paths[index][place];
-    if (!points.length && start.form !== "open") push(points, x0 + inside.left + path[0], start.y + start.height);
-    if (net.source.place === "in") push(points, x0 + inside.left + path[0], y0);
-    for (let at = 0; at < path.length; at += 2) push(points, x0 + inside.left + path[at], y0 + inside.top + path[at + 1]);
-    if (to.place === "out") push(points, points[points.length - 2], y0 + inside.height);
-    back ||= inside.level.back[index][place];
-  };
-  for (let box = tree.parent[link.from]; box !== link.common; box = tree.parent[box])
-    add(box, { place: "out", index: contents.get(box)!.outPorts.get(key)! });
-  const way: number[] = [];
-  for (let box = link.to; box !== link.common; box = tree.parent[box]) way.push(box);
-  add(link.common, { place: "child", index: way[way.length - 1] });
-  for (let at = way.length - 1; at > 0; at--) add(way[at], { place: "child", index: way[at - 1] });
-  return { points, back };
-}
-
 /** Add a point, but not twice, and not in the middle of a straight line. */
 function push(points: number[], x: number, y: number): void {
   const end = points.length;
@@ -299,13 +371,22 @@ function aside(points: number[]): number[] {
   return back;
 }
 
-/** Lay a picture on its side: what went down goes to the right. */
-function turn(scene: Scene): Scene {
-  for (const box of scene.boxes) {
-    [box.x, box.y] = [box.y, box.x];
-    [box.width, box.height] = [box.height, box.width];
+function shift(way: Way, x: number, y: number): void {
+  for (let at = 0; at < way.points.length; at += 2) {
+    way.points[at] += x - way.x;
+    way.points[at + 1] += y - way.y;
   }
-  for (const { points } of scene.routes)
-    for (let at = 0; at < points.length; at += 2) [points[at], points[at + 1]] = [points[at + 1], points[at]];
-  return { ...scene, width: scene.height, height: scene.width };
+  way.x = x;
+  way.y = y;
+}
+
+/** Lay a picture on its side: what went down goes to the right. */
+function turn(packed: Packed): Packed {
+  const { boxes, points } = packed;
+  for (let at = 0; at < boxes.length; at += BOX) {
+    [boxes[at + 3], boxes[at + 4]] = [boxes[at + 4], boxes[at + 3]];
+    [boxes[at + 5], boxes[at + 6]] = [boxes[at + 6], boxes[at + 5]];
+  }
+  for (let at = 0; at < points.length; at += 2) [points[at], points[at + 1]] = [points[at + 1], points[at]];
+  return { ...packed, width: packed.height, height: packed.width, direction: "right" };
 }

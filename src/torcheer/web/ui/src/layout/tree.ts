@@ -1,4 +1,5 @@
-/** What is to be seen of a graph when some of its items are open, and which seen things its edges link. */
+/** What is to be seen of a graph when some of its items are open, and which seen things its edges link. It is kept from
+ * one layout to the next, so that opening one box of ten thousand costs what changes by it. */
 
 import { EDGE_KINDS, type EdgeKind, type Graph } from "../scene/graph";
 
@@ -9,78 +10,153 @@ export interface Link {
   kind: EdgeKind;
   /** The innermost item around both ends, -1 at the top. */
   common: number;
+  /** In rising order. */
   edges: number[];
 }
 
-export interface Tree {
-  parent: number[];
-  /** Seen items, parents before children. */
-  visible: number[];
-  /** Seen items that are open, parents before children. */
-  open: number[];
-  /** Seen children of open items, and of the top (-1), in order. */
-  children: Map<number, number[]>;
-  /** Place of each seen item among its siblings. */
-  place: number[];
-  isOpen: boolean[];
-  hasInside: boolean[];
-  /** Whether an edge leaves the seen item. */
-  hasOut: boolean[];
-  links: Link[];
-}
+export class Tree {
+  readonly parent: Int32Array;
+  /** Items inside each, in order. */
+  readonly children: readonly number[][];
+  /** Items around which there is nothing. */
+  readonly top: readonly number[] = [];
+  /** Place of each item among its siblings. */
+  readonly place: Int32Array;
+  /** All items, each followed by what is inside. */
+  readonly order: Int32Array;
+  /** The innermost seen item that each is, or is in; -1 before the first update. */
+  readonly seenAs: Int32Array;
+  /** 1 for items that are seen and open. */
+  readonly isOpen: Uint8Array;
+  /** The link of each edge; none for one that is not seen. */
+  readonly links: (Link | undefined)[];
+  /** How many links leave each seen item, gradients apart. */
+  private readonly numOut: Int32Array;
+  private readonly depth: Int32Array;
+  private readonly known = new Map<number, Link>(); // numbers as keys: texts would cost more than all the rest
 
-export function buildTree(graph: Graph, isOpen: (item: number) => boolean): Tree {
-  const { items } = graph;
-  const parent = items.map((item) => item.parent);
-  const hasInside = new Array<boolean>(items.length).fill(false);
-  for (const around of parent) if (around >= 0) hasInside[around] = true;
-  const opened = items.map((_, item) => hasInside[item] && isOpen(item));
-  const seenAs = new Int32Array(items.length);
-  const depth = new Int32Array(items.length);
-  const children = new Map<number, number[]>([[-1, []]]);
-  const place: number[] = new Array(items.length).fill(-1);
-  const visible: number[] = [];
-  const open: number[] = [];
-  items.forEach((_, item) => {
-    const around = parent[item];
-    const isSeen = around < 0 || (seenAs[around] === around && opened[around]);
-    seenAs[item] = isSeen ? item : seenAs[around];
-    if (!isSeen) return;
-    depth[item] = around < 0 ? 0 : depth[around] + 1;
-    visible.push(item);
-    const siblings = children.get(around)!;
-    place[item] = siblings.length;
-    siblings.push(item);
-    if (opened[item]) {
-      open.push(item);
-      children.set(item, []);
+  constructor(private readonly graph: Graph) {
+    const { items, edges } = graph;
+    const count = items.length;
+    const top: number[] = [];
+    const children: number[][] = Array.from({ length: count }, () => NONE);
+    this.parent = new Int32Array(count);
+    this.place = new Int32Array(count);
+    this.depth = new Int32Array(count);
+    for (let item = 0; item < count; item++) {
+      const around = (this.parent[item] = items[item].parent);
+      if (around >= 0 && children[around] === NONE) children[around] = [];
+      const siblings = around < 0 ? top : children[around];
+      this.place[item] = siblings.length;
+      siblings.push(item);
+      this.depth[item] = around < 0 ? 0 : this.depth[around] + 1;
     }
-  });
-  const links = linkUp(graph, seenAs, depth, parent);
-  const hasOut = new Array<boolean>(items.length).fill(false);
-  for (const link of links) if (link.kind !== "gradient") hasOut[link.from] = true;
-  return { parent, visible, open, children, place, isOpen: opened, hasInside, hasOut, links };
-}
+    this.top = top;
+    this.children = children;
+    this.order = inOrder(top, children);
+    this.seenAs = new Int32Array(count).fill(-1);
+    this.isOpen = new Uint8Array(count);
+    this.numOut = new Int32Array(count);
+    this.links = new Array<Link | undefined>(edges.length).fill(undefined);
+  }
 
-function linkUp(graph: Graph, seenAs: Int32Array, depth: Int32Array, parent: number[]): Link[] {
-  const links = new Map<number, Link>(); // numbers as keys: texts would cost more than all the rest
-  graph.edges.forEach((edge, index) => {
-    const from = seenAs[edge.from];
-    const to = seenAs[edge.to];
+  hasOut(item: number): boolean {
+    return this.numOut[item] > 0;
+  }
+
+  isSeen(item: number): boolean {
+    return this.seenAs[item] === item;
+  }
+
+  /** Take another choice of open items. `touch` is told of every box in which something is other than before: -1 is the top. */
+  update(isOpen: (item: number) => boolean, touch: (box: number) => void): void {
+    const moved = this.look(isOpen, touch);
+    const { edges } = this.graph;
+    const changed = new Set<Link>();
+    for (let edge = 0; edge < edges.length; edge++) {
+      const { from, to } = edges[edge];
+      if (!moved[from] && !moved[to]) continue;
+      const before = this.links[edge];
+      if (before) changed.add(before);
+      const now = this.linkOf(edge);
+      this.links[edge] = now;
+      if (!now) continue;
+      now.edges.push(edge);
+      changed.add(now);
+    }
+    for (const link of changed) this.settle(link, touch);
+  }
+
+  /** See again what is seen and open; returns 1 for items that are seen as another than before. */
+  private look(isOpen: (item: number) => boolean, touch: (box: number) => void): Uint8Array {
+    const count = this.parent.length;
+    const moved = new Uint8Array(count);
+    for (let item = 0; item < count; item++) {
+      const around = this.parent[item];
+      const isSeen = around < 0 || this.isOpen[around] === 1;
+      const seenAs = isSeen ? item : this.seenAs[around];
+      const open = Number(isSeen && this.children[item] !== NONE && isOpen(item));
+      if (seenAs !== this.seenAs[item]) moved[item] = 1;
+      this.seenAs[item] = seenAs;
+      if (open === this.isOpen[item]) continue;
+      this.isOpen[item] = open;
+      touch(item);
+      touch(around);
+    }
+    return moved;
+  }
+
+  private linkOf(edge: number): Link | undefined {
+    const whole = this.graph.edges[edge];
+    const from = this.seenAs[whole.from];
+    const to = this.seenAs[whole.to];
     // What happens inside a closed box is not seen; an op that feeds itself is.
-    if (from === to && (from !== edge.from || from !== edge.to)) return;
-    const key = (from * parent.length + to) * EDGE_KINDS.length + EDGE_KINDS.indexOf(edge.kind);
-    const known = links.get(key);
-    if (known) {
-      known.edges.push(index);
-      return;
+    if (from === to && (from !== whole.from || from !== whole.to)) return undefined;
+    const { kind } = whole;
+    const key = this.key(from, to, kind);
+    let link = this.known.get(key);
+    if (!link) {
+      this.known.set(key, (link = { from, to, kind, common: this.around(from, to), edges: [] }));
+      if (kind !== "gradient") this.numOut[from]++;
     }
-    let [a, b] = from === to ? [parent[from], parent[from]] : [from, to];
+    return link;
+  }
+
+  /** Keep of a link's edges those it has now; all that it leads through is touched. */
+  private settle(link: Link, touch: (box: number) => void): void {
+    link.edges = link.edges.filter((edge) => this.links[edge] === link).sort((a, b) => a - b);
+    if (!link.edges.length) {
+      this.known.delete(this.key(link.from, link.to, link.kind));
+      if (link.kind !== "gradient") this.numOut[link.from]--;
+    }
+    for (let box = this.parent[link.from]; box !== link.common; box = this.parent[box]) touch(box);
+    for (let box = this.parent[link.to]; box !== link.common; box = this.parent[box]) touch(box);
+    touch(link.common);
+  }
+
+  private key(from: number, to: number, kind: EdgeKind): number {
+    return (from * this.parent.length + to) * EDGE_KINDS.length + EDGE_KINDS.indexOf(kind);
+  }
+
+  private around(from: number, to: number): number {
+    let [a, b] = from === to ? [this.parent[from], this.parent[from]] : [from, to];
     while (a !== b) {
-      if (a >= 0 && (b < 0 || depth[a] >= depth[b])) a = parent[a];
-      else b = parent[b];
+      if (a >= 0 && (b < 0 || this.depth[a] >= this.depth[b])) a = this.parent[a];
+      else b = this.parent[b];
     }
-    links.set(key, { from, to, kind: edge.kind, common: a, edges: [index] });
-  });
-  return [...links.values()];
+    return a;
+  }
+}
+
+const NONE: number[] = [];
+
+function inOrder(top: readonly number[], children: readonly number[][]): Int32Array {
+  const order = new Int32Array(children.length);
+  const waiting = top.slice().reverse();
+  for (let at = 0; waiting.length; at++) {
+    const item = waiting.pop()!;
+    order[at] = item;
+    for (let child = children[item].length - 1; child >= 0; child--) waiting.push(children[item][child]);
+  }
+  return order;
 }

@@ -1,10 +1,11 @@
 /** What Python calls in its embedded engine. Texts go in and out: that is the quickest way between the two. */
 
-import { layout, type LayoutOptions } from "../layout/layout";
+import { layout, Layouter, type LayoutOptions } from "../layout/layout";
 import type { HistoryData } from "./data";
 import type { Graph } from "./graph";
 import { historyGraph, type HistoryOptions } from "./history_graph";
 import { marksOf } from "./marks";
+import { unpack } from "./packed";
 import type { Scene } from "./scene";
 import { svg, type SvgOptions } from "./svg";
 import { THEMES } from "./theme";
@@ -40,6 +41,14 @@ export function drawScene(data: string, options: string): string {
 export function layoutGraph(graph: string, options: string): string {
   const wanted: DrawOptions = JSON.parse(options);
   return JSON.stringify(open(JSON.parse(graph), wanted));
+}
+
+/** A graph as JSON, laid out again for each choice of open items: how one comes from another is not to be seen. */
+export function layoutGraphAgain(graph: string, choices: string): string {
+  const given: Graph = JSON.parse(graph);
+  const layouter = new Layouter(given);
+  const scenes = (JSON.parse(choices) as number[][]).map((open) => unpack(layouter.layout((item) => open.includes(item)), given));
+  return JSON.stringify(scenes);
 }
 
 function picture(data: HistoryData, options: DrawOptions): { graph: Graph; scene: Scene } {

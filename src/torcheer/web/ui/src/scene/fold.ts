@@ -153,10 +153,13 @@ function redraw(graph: Drafts, standsFor: number[]): void {
     const key = `${from} ${to} ${edge.kind} ${edge.label}`;
     if (between || known.has(key)) return [];
     known.add(key);
-    return [{ ...edge, from, to }];
+    edge.from = from;
+    edge.to = to;
+    return [edge];
   });
   const items = graph.items.filter((_, item) => kept[item]);
-  graph.items = items.map((item) => ({ ...item, parent: item.parent < 0 ? -1 : now[item.parent] }));
+  for (const item of items) if (item.parent >= 0) item.parent = now[item.parent];
+  graph.items = items;
 }
 
 /** Outputs of the model that read the same place of folded blocks are one. */

@@ -32,8 +32,8 @@ export function historyGraph(data: HistoryData, options: HistoryOptions = {}): G
   return { title: data.run.model, items: graph.items.map(finished), edges: graph.edges };
 }
 
-function finished({ signature: _, ops: __, ...item }: Draft): Item {
-  return item;
+function finished({ id, parent, role, title, lines, out, count, heat, key, num }: Draft): Item {
+  return { id, parent, role, title, lines, out, count, heat, key, num };
 }
 
 class Builder {
@@ -183,24 +183,36 @@ class Builder {
 
   /** "1×64×55×55", "2×1 | 2×2", "1×128×768 (3)". */
   private shapes(values: number[]): string {
-    const { types } = this.data;
-    const texts = values.map((value) => shapeText(types.shape[this.data.values.type[value]]));
+    if (values.length === 1) return this.shape(values[0]);
+    const texts = values.map((value) => this.shape(value));
     const distinct = [...new Set(texts)];
     if (distinct.length === 1) return texts.length > 1 ? `${texts.length} of ${distinct[0]}` : distinct[0];
     return distinct.slice(0, 3).join(" | ") + (distinct.length > 3 ? " …" : "");
   }
 
+  private shape(value: number): string {
+    const { types, values } = this.data;
+    const type = values.type[value];
+    return (this.typeTexts[type] ??= shapeText(types.shape[type]));
+  }
+  private typeTexts: (string | undefined)[] = [];
+
   private edges(table: HistoryData["edges"], itemOf: Int32Array): Edge[] {
     const found: Edge[] = [];
-    const known = new Set<string>();
+    const count = this.drafts.length;
+    const first = new Map<number, number>();
+    const further = new Set<string>(); // texts are slow to make, and seldom is there more than one tensor between two
     for (let row = 0; row < table.num; row++) {
       const [from, to] = [itemOf[table.from[row]], itemOf[table.to[row]]];
       if (from < 0 || to < 0) continue;
-      const key = `${from} ${to} ${this.options.rolled ? "" : table.value[row]} ${table.memory[row]}`;
-      if (known.has(key)) continue;
-      known.add(key);
+      const key = (from * count + to) * 2 + (table.memory[row] ? 1 : 0);
+      const value = this.options.rolled ? 0 : table.value[row];
+      const known = first.get(key);
+      if (known === undefined) first.set(key, value);
+      else if (known === value || further.has(`${key} ${value}`)) continue;
+      else further.add(`${key} ${value}`);
       const kind = table.memory[row] ? "memory" : "tensor";
-      found.push({ from, to, label: this.shapes([table.value[row]]), kind, value: table.value[row] });
+      found.push({ from, to, label: this.shape(table.value[row]), kind, value: table.value[row] });
     }
     return found;
   }
@@ -275,7 +287,11 @@ function inOrder(drafts: Draft[], edges: Edge[]): Draft[] {
   const now = new Int32Array(drafts.length);
   order.forEach((item, at) => (now[item] = at));
   for (const edge of edges) [edge.from, edge.to] = [now[edge.from], now[edge.to]];
-  return order.map((item) => ({ ...drafts[item], parent: drafts[item].parent < 0 ? -1 : now[drafts[item].parent] }));
+  return order.map((item) => {
+    const draft = drafts[item];
+    if (draft.parent >= 0) draft.parent = now[draft.parent];
+    return draft;
+  });
 }
 
 function countBy(keys: number[]): Map<number, number> {
