@@ -20,6 +20,7 @@ import torch
 
 from torcheer.capture.torch.finish_backward import BackwardPass, GradientRow
 from torcheer.capture.torch.finish_values import refs_in
+from torcheer.capture.torch.held import LEAF_SEQ, nodes_below
 from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import recording
 from torcheer.capture.torch.private import backward_runner, no_function_mode, sequence_nr
@@ -76,8 +77,7 @@ class BackwardRecorder:
             with ExitStack() as stack:
                 leaves: list[tuple[Tensor, Ref, bool]] = []
                 self._sharded = self._sharded_params() if not self._running else self._sharded
-                for handle in self._hook(roots, leaves):
-                    stack.callback(handle.remove)
+                stack.callback(_remove, self._hook(roots, leaves))
                 if not self._running:
                     # A backward pass inside a backward pass (reentrant checkpointing) is under the modes already.
                     level = FunctionLevel(self.tape, None)
@@ -128,22 +128,16 @@ class BackwardRecorder:
         handles: list[Any] = []
         root = self.tape.root
         self._params_now = set(map(id, root.parameters())) if isinstance(root, torch.nn.Module) else set()
-        seen: set[Any] = set()
-        stack = [root.grad_fn for root in roots if isinstance(root, Tensor) and root.grad_fn is not None]
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            variable = getattr(node, "variable", None)
-            if variable is not None:
-                handles += self._hook_leaf(node, variable, leaves)
+        for node in nodes_below(root for root in roots if isinstance(root, Tensor)):
+            seq = node._sequence_nr()
+            if seq < LEAF_SEQ:
+                handles += self._hook_node(node, seq)
             else:
-                seq = node._sequence_nr()
-                if self._belongs(seq):
-                    handles.append(node.register_prehook(partial(self._reached, seq)))
-            stack.extend(following for following, _ in node.next_functions if following is not None)
+                handles += self._hook_leaf(node, node.variable, leaves)
         return handles
+
+    def _hook_node(self, node: Any, seq: int) -> list[Any]:
+        return [node.register_prehook(partial(self._reached, seq))] if self._belongs(seq) else []
 
     def _belongs(self, seq: int) -> bool:
         """Was the node made by the recorded run, or by a part of it that is being computed again?"""
@@ -227,3 +221,8 @@ class BackwardRecorder:
             size = gradient.numel() * gradient.element_size() if gradient.layout is torch.strided else None
             row = GradientRow(seq, output, leaf, gradient.shape, gradient.dtype, size, name, param)
         self._now.gradients.append(row)
+
+
+def _remove(handles: list[Any]) -> None:
+    for handle in handles:
+        handle.remove()

@@ -14,7 +14,6 @@ import torch
 
 from torcheer.capture.torch.backward import BackwardRecorder
 from torcheer.capture.torch.finite import FiniteMeter
-from torcheer.capture.torch.held import nodes_below
 from torcheer.capture.torch.modes import FunctionLevel
 from torcheer.capture.torch.private import hide_from_dynamo
 from torcheer.capture.torch.saving import Keeper
@@ -54,14 +53,23 @@ class TimedBackward(BackwardRecorder):
         self._open: list[tuple[int, int, list[int]]] = []
 
     def _hook(self, roots: Any, leaves: list[tuple[Tensor, Ref, bool]]) -> list[Any]:
-        handles = super()._hook(roots, leaves) if self.records else []
         self.first_seq = self._first_seq
-        for node in nodes_below(roots):
-            variable = getattr(node, "variable", None)
-            kind, key = (NODE, node._sequence_nr()) if variable is None else (LEAF, id(variable))
-            handles.append(node.register_prehook(self._begin))
-            handles.append(node.register_hook(partial(self._end, kind, key)))
+        return super()._hook(roots, leaves)
+
+    def _hook_node(self, node: Any, seq: int) -> list[Any]:
+        # One hook that does both: to register, call and remove one takes as long as what it does.
+        begin = partial(self._reached_and_begin, seq) if self.records and self._belongs(seq) else self._begin
+        return [node.register_prehook(begin), node.register_hook(partial(self._end, NODE, seq))]
+
+    def _hook_leaf(self, node: Any, variable: Tensor, leaves: list[tuple[Tensor, Ref, bool]]) -> list[Any]:
+        handles = super()._hook_leaf(node, variable, leaves) if self.records else []
+        handles.append(node.register_prehook(self._begin))
+        handles.append(node.register_hook(partial(self._end, LEAF, id(variable))))
         return handles
+
+    def _reached_and_begin(self, seq: int, gradients: tuple[Tensor | None, ...]) -> None:
+        self._reached(seq, gradients)
+        self._open.append((self.tape.now(), len(self.tape.events), []))
 
     def _begin(self, _gradients: Any) -> None:
         self._open.append((self.tape.now(), len(self.tape.events), []))

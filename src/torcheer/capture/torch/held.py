@@ -14,6 +14,7 @@ from torcheer.capture.torch.private import packed_tensors, storage_id
 from torcheer.capture.torch.tape import Tape
 
 Tensor = torch.Tensor
+LEAF_SEQ = 1 << 63  # nodes that add to a leaf's gradient have a sequence number above it; nobody else does
 
 
 class Held(NamedTuple):
@@ -42,9 +43,9 @@ def held_by(roots: Iterable[Tensor], tape: Tape) -> list[Held]:
     found: list[Held] = []
     unseen: dict[int, int] = {}
     for node in nodes_below(roots):
-        if getattr(node, "variable", None) is not None:
-            continue
         seq = node._sequence_nr()
+        if seq >= LEAF_SEQ:
+            continue
         for tensor in packed_tensors(node):
             try:
                 address = storage_id(tensor)
