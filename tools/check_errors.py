@@ -7,8 +7,7 @@ what is put in when it is raised stands as {…}. The last sentence, or a part o
 - say what there is to choose from (``It takes one of …``, ``Did you mean …``), or
 - be put in from a name that holds such a sentence (``hint``, ``near_misses(…)``),
 
-and end as a sentence does, or in a command to be copied. Every class has its page in docs/errors, and stands in
-the two trees of classes.
+and end as a sentence does, or in a command to be copied. Every class stands in the tree of them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 ERRORS = "src/torcheer/errors.py"
-PAGES = "docs/errors"
 FOLDER = "src/torcheer"
 ROOT_CLASS = "TorcheerError"
 
@@ -131,7 +129,12 @@ def fault(text: str) -> str:
 def check(root: Path) -> list[Finding]:
     """All findings of a tree, in order of path."""
     classes = family(ast.parse((root / ERRORS).read_text(encoding="utf-8")))
-    findings = list(_pages(root, set(classes)))
+    tree_of_classes = (root / ERRORS).read_text(encoding="utf-8")
+    findings = [
+        Finding(ERRORS, f"{name} is missing in the tree of errors")
+        for name in classes
+        if not re.search(rf"^    ([├└]── )?{name}\b", tree_of_classes, re.MULTILINE)
+    ]
     with_own_text = {name for name, node in classes.items() if any("__init__" in ast.unparse(one) for one in node.body)}
     for path in sorted((root / FOLDER).rglob("*.py")):
         place = path.relative_to(root).as_posix()
@@ -140,18 +143,6 @@ def check(root: Path) -> list[Finding]:
             if wrong:
                 findings.append(Finding(f"{place}:{line}", f"{wrong}: {text}"))
     return findings
-
-
-def _pages(root: Path, names: set[str]) -> Iterator[Finding]:
-    for name in sorted(names):
-        if not (root / PAGES / f"{name}.md").is_file():
-            yield Finding(f"{PAGES}/{name}.md", f"there is no page on {name}")
-        for file in (ERRORS, f"{PAGES}/index.md"):
-            if not re.search(rf"^    ([├└]── )?{name}\b", (root / file).read_text(encoding="utf-8"), re.M):
-                yield Finding(file, f"{name} is missing in the tree of errors")
-    for page in sorted((root / PAGES).glob("*Error.md")):
-        if page.stem not in names:
-            yield Finding(f"{PAGES}/{page.name}", f"there is no error {page.stem}")
 
 
 def main(arguments: list[str]) -> int:

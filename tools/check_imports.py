@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-GROUND = {"errors", "units", "shown"}
+GROUND = {"errors", "units", "shown", "whole_file"}
 READERS = {"history", "profiling", "diff"}
 OUTSIDE = {"web", "cli", "integrations"}
 INSIDE = GROUND | READERS | {"record", "store", "capture", "watching", "views"}
@@ -23,7 +23,8 @@ INSIDE = GROUND | READERS | {"record", "store", "capture", "watching", "views"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
-    "shown": set(),  # it finds views by name, when somebody wants to see something
+    "whole_file": {"errors"},
+    "shown": {"whole_file"},  # it finds views by name, when somebody wants to see something
     "record": GROUND,
     "store": GROUND | {"record"},
     "capture": GROUND | {"record", "diff"},  # it implements the seam of diff, diff/side.py

@@ -24,9 +24,10 @@ HEAD = """\
 
 <!-- Written by tools/gen_api_reference.py from the docstrings. Change them. -->
 
-`import torcheer as tl` gives these names and no others. It imports neither torch nor Paddle; what needs one imports it
-when it is called.
+`import torcheer as tl` gives these names. It imports neither torch nor Paddle; what needs one imports it when it is
+called. `tl.` completes to the first part of them.
 """
+SPECIAL = "# For special cases, and for those who come from another tool"
 # What a user holds without having named its class: where it is defined.
 RETURNED = {
     "OpView": "torcheer.history.op_view",
@@ -51,8 +52,11 @@ Definition = ast.FunctionDef | ast.ClassDef
 def page_of() -> str:
     """Return the page."""
     parts = [HEAD]
-    for name, module in public_names().items():
-        parts += list(_described(find(module, name), f"tl.{name}"))
+    public, offered = public_names(), offered_names()
+    for name in sorted(public, key=lambda name: name not in offered):  # each part stays in the order of names
+        if name not in offered and SPECIAL not in parts:
+            parts.append(SPECIAL)
+        parts += list(_described(find(public[name], name), f"tl.{name}"))
     parts.append("# What they return")
     for name, module in RETURNED.items():
         parts += list(_described(find(module, name), name))
@@ -66,6 +70,13 @@ def public_names() -> dict[str, str]:
             homes: dict[str, str] = ast.literal_eval(node.value)
             return dict(sorted(homes.items(), key=lambda item: item[0].lower()))
     raise ValueError("src/torcheer/__init__.py has no _HOMES")
+
+
+def offered_names() -> set[str]:
+    """The names that ``tl.`` completes to."""
+    tree = _tree(HOME / "__init__.py")
+    lists = (node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+    return set(ast.literal_eval(next(lists).value))
 
 
 def find(module: str, name: str) -> Definition:

@@ -6,9 +6,11 @@ A view imports the type it draws, so a report cannot import its own view. A resu
 
 from __future__ import annotations
 
-import json
+import os
 from importlib import import_module
 from typing import Any
+
+from torcheer import whole_file
 
 VIEWS = {
     "history": "torcheer.views.history",
@@ -39,6 +41,19 @@ def html(kind: str, result: Any) -> str:
     return page
 
 
+def json_text(data: Any) -> str:
+    """Return plain data as JSON for people and programs. Numbers JSON has not become "nan", "inf" and "-inf"."""
+    encoded: bytes = import_module(PAGE).encoded(data, indent=1)
+    return encoded.decode()
+
+
+def written(text: str, path: str | os.PathLike[str] | None) -> str:
+    """Return the text, and write it into a file if a path is given, whole or not at all."""
+    if path is not None:
+        whole_file.write(path, text)
+    return text
+
+
 def picture(history: Any, **options: Any) -> Any:
     """Return the picture of a history: a ``torcheer.views.picture.Picture``."""
     return import_module(PICTURE).Picture(history, **options)
@@ -60,9 +75,9 @@ class Tables:
         """Return everything in it as plain data."""
         return data(self.view, self)
 
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return everything in it as JSON."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return everything in it as JSON text, and write it into a file if a path is given."""
+        return written(json_text(self.to_dict()), path)
 
     def print(self, **options: Any) -> None:
         """Print its tables, with colour where the terminal has it; the options are the view's."""

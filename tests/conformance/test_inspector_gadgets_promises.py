@@ -151,7 +151,7 @@ def test_backward_mode_is_not_needed_and_finish_may_come_twice(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["backward_mode", "finish"])
 def test_calls_before_start_are_errors(name: str) -> None:
-    with pytest.raises(tl.TorcheerError, match=r"comes after start\(\)"):
+    with pytest.raises(tl.TorcheerError, match=r"nothing was started yet. Call start\(\)"):
         getattr(tl.InspectorGadgets(nn.Linear(2, 2)), name)()
 
 
@@ -167,7 +167,7 @@ def test_backward_mode_before_the_call_is_an_error() -> None:
 
 def test_an_unwritable_place_is_told_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
-    with pytest.raises(tl.TorcheerError, match=r"insight\.json: cannot be written .* is not a folder"):
+    with pytest.raises(tl.TorcheerError, match=r"insight\.json cannot be written: .* is not a folder"):
         tl.InspectorGadgets(nn.Linear(2, 2), save_file=tmp_path / "file" / "insight")
     (tmp_path / "taken.json").mkdir()
     with pytest.raises(tl.TorcheerError, match="it is a folder"):
@@ -185,7 +185,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("os.replace", full)
     with (
-        pytest.raises(tl.TorcheerError, match=r"cannot be written \(No space left on device\)"),
+        pytest.raises(tl.TorcheerError, match=r"cannot be written: No space left on device"),
         tl.InspectorGadgets(model, save_file=path),
     ):
         model(torch.rand(1, 2))
@@ -219,7 +219,7 @@ def test_a_loss_that_raises_in_backward_leaves_the_forward(tmp_path: Path) -> No
         (3, {}, "was given a int"),
         ([], {}, "was given an empty list"),
         (nn.Linear(1, 1), {"nan": "shout"}, "nan is 'shout'. It takes one of"),
-        (nn.Linear(1, 1), {"nan": "stop"}, 'needs measure="nan"'),
+        (nn.Linear(1, 1), {"nan": "stop"}, 'Pass measure="nan" with it'),
         (nn.Linear(1, 1), {"measure": "speed"}, "measure is 'speed'"),
     ],
 )

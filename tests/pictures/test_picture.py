@@ -286,9 +286,13 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "net.svg").read_text() == "before"
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DrawError, match=r"missing.net.svg cannot be written: No such file or directory"):
-        bare_history(small_record()).draw(tmp_path / "missing" / "net.svg")
+def test_folders_are_made_where_they_can_be(tmp_path: Path) -> None:
+    bare_history(small_record()).draw(tmp_path / "new" / "net.svg")
+    assert (tmp_path / "new" / "net.svg").is_file()
+    with pytest.raises(
+        DrawError, match=r"net.svg.a.svg cannot be written: .* Give a path in a folder you may write to"
+    ):
+        bare_history(small_record()).draw(tmp_path / "new" / "net.svg" / "a.svg")
 
 
 # -- errors ---------------------------------------------------------------------------------------------------

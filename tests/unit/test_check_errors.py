@@ -1,4 +1,4 @@
-"""Every error text in the sources ends in the remedy, every error class has its page, and the check can tell."""
+"""Every error text in the sources ends in the remedy, and the check can tell."""
 
 from __future__ import annotations
 
@@ -22,12 +22,9 @@ class GivenError(TorcheerError, ValueError): ...
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree with two errors and their pages."""
+    """A tree with two errors."""
     (tmp_path / "src/torcheer").mkdir(parents=True)
-    (tmp_path / "docs/errors").mkdir(parents=True)
     (tmp_path / "src/torcheer/errors.py").write_text(CLASSES, encoding="utf-8")
-    for page in ("TorcheerError", "GivenError", "index"):
-        (tmp_path / f"docs/errors/{page}.md").write_text(CLASSES, encoding="utf-8")
     return tmp_path
 
 
@@ -83,11 +80,11 @@ def test_errors_in_sources(tree: Path, body: str, count: int) -> None:
     assert len(found(tree, body)) == count
 
 
-def test_pages_and_trees(tree: Path) -> None:
+def test_the_tree_of_classes(tree: Path) -> None:
     assert found(tree, "pass") == []
-    (tree / "docs/errors/GivenError.md").rename(tree / "docs/errors/OldError.md")
-    assert found(tree, "pass") == ["there is no page on GivenError", "there is no error OldError"]
-    (tree / "docs/errors/index.md").write_text("", encoding="utf-8")
+    errors = tree / "src/torcheer/errors.py"
+    errors.write_text(CLASSES.replace("    └── GivenError ", "    └── OldError "), encoding="utf-8")
+    assert found(tree, "pass") == ["GivenError is missing in the tree of errors"]
     assert main([str(tree)]) == 1
 
 

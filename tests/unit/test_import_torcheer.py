@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import subprocess
 import sys
@@ -54,14 +55,14 @@ def test_loaded_after_sees_a_heavy_package() -> None:
     assert loaded_after("import sys; sys.modules['numpy'] = sys") == "numpy"
 
 
-def test_every_public_name_is_listed_and_there() -> None:
-    assert set(torcheer.__all__) <= set(dir(torcheer))
-    for name in torcheer.__all__:
+def test_every_public_name_is_there() -> None:
+    assert set(torcheer.__all__) - {"__version__"} <= set(torcheer._HOMES)
+    for name in torcheer._HOMES:
         assert getattr(torcheer, name) is not None
 
 
-def test_dir_shows_no_imports_of_the_package_itself() -> None:
-    assert not {"Any", "TYPE_CHECKING", "import_module"} & set(dir(torcheer))
+def test_completion_offers_what_a_session_begins_with_and_no_rooms() -> None:
+    assert loaded_after("import torcheer.history\nassert sorted(dir(torcheer)) == sorted(torcheer.__all__)") == ""
 
 
 def test_a_misspelt_name_lists_near_misses() -> None:
@@ -72,3 +73,16 @@ def test_a_misspelt_name_lists_near_misses() -> None:
 def test_an_unknown_name_says_where_to_look() -> None:
     with pytest.raises(AttributeError, match=r"has no attribute 'zzz'\. dir\(torcheer\) lists"):
         torcheer.zzz  # noqa: B018
+
+
+def test_what_type_checkers_see_is_what_there_is() -> None:
+    tree = ast.parse(Path(torcheer.__file__).read_text(encoding="utf-8"))
+    typed = {
+        alias.asname or alias.name: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == torcheer._HOMES

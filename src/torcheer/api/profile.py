@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from torcheer import shown, whole_file
 from torcheer.api.history import refuse_paddle
 from torcheer.errors import CaptureError, TorcheerError
 from torcheer.profiling import Report, build
-from torcheer.profiling.export import check_writable, write_json
 
 MEASURES = ("time", "memory", "flops", "nan")
 EXECUTIONS = ("real", "fake")
@@ -148,7 +148,7 @@ class InspectorGadgets:
                 'Pass measure="nan" with it.'
             )
         if self._path is not None:
-            check_writable(self._path)
+            whole_file.check_writable(self._path)
 
     def start(self) -> InspectorGadgets:
         """Begin to watch the models. Call it before they run."""
@@ -191,7 +191,7 @@ class InspectorGadgets:
                 "itself, not its forward(), inside the block."
             )
         if self._path is not None:
-            write_json(self._path, self.to_inspector_gadgets())
+            shown.written(shown.json_text(self.to_inspector_gadgets()), self._path)
 
     @property
     def reports(self) -> list[Report]:

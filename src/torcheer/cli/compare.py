@@ -5,13 +5,12 @@
 
 exit codes: 0 equal, 1 different, 2 they could not be compared, or it could not be told
 
-result: what the report's to_json() gives
+result: what the report's to_dict() gives
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,7 @@ def run(given: argparse.Namespace) -> Answer:
         )
     with progress(1 if all(recorded) else 4) as step:
         report = _of_recordings(given, step) if all(recorded) else _of_models(given, step)
-        text, result = str(report), json.loads(report.to_json())
+        text, result = str(report), report.to_dict()
         files = _written(report, given.output)
     return Answer(text, result, files, code=CODES.get(report.verdict, FAILED))
 

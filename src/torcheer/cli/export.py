@@ -22,6 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torcheer import whole_file
 from torcheer.cli import subject
 from torcheer.cli.answer import Answer
 from torcheer.cli.progress import progress
@@ -79,7 +80,7 @@ def _recording(given: Any, ending: str, step: Any) -> None:
     history = tl.load(given.source)
     step("writing")
     if ending in TABLES:
-        given.output.write_bytes(table(history, given.table, ending))
+        whole_file.write(given.output, table(history, given.table, ending))
         return
     history.draw(
         given.output,
@@ -109,7 +110,7 @@ def _run(given: Any, ending: str, step: Any) -> None:
             watched.export(given.output)
             return
         made = shown.html("watch", watched).encode() if ending == ".html" else encoded(shown.data("watch", watched))
-        given.output.write_bytes(made)
+        whole_file.write(given.output, made)
 
 
 def table(history: ModelHistory, kind: str, ending: str) -> bytes:

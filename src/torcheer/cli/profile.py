@@ -6,7 +6,7 @@
   torcheer profile net.py:Net -i x.npy --measure nan --fail-on-nan        for CI
   torcheer profile net.py:Net -i x.npy -o report.html --chrome trace.json
 
-result: what report.to_json() gives (docs/design/profiling.md)
+result: what report.to_dict() gives (docs/design/profiling.md)
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def run(given: argparse.Namespace) -> Answer:
         )
     text = report.table(sort=given.sort, depth=given.depth, ops=given.ops, columns=_columns(given))
     has_nan = given.fail_on_nan and bool(report.alarms)
-    return Answer(text, report.to_json(), _written(report, given), code=DIFFERENT if has_nan else 0)
+    return Answer(text, report.to_dict(), _written(report, given), code=DIFFERENT if has_nan else 0)
 
 
 def _columns(given: Any) -> tuple[str, ...] | None:

@@ -4,7 +4,7 @@
   torcheer summary 'torchnet.py:Net(layers=96)' -i 1x128:int64 --fake    nothing is computed, whatever its size
   torcheer summary run.tch                               of a recording: torch is not needed
 
-result: what report.to_json() gives (docs/design/profiling.md)
+result: what report.to_dict() gives (docs/design/profiling.md)
 """
 
 from __future__ import annotations
@@ -36,4 +36,4 @@ def run(given: argparse.Namespace) -> Answer:
             one = subject.make(given, step, needs_input=False)
             step("running the model")
             report = tl.summary(one.model, *one.args, execution="fake" if given.fake else None, **one.kwargs)
-    return Answer(report.table(depth=given.depth), report.to_json())
+    return Answer(report.table(depth=given.depth), report.to_dict())

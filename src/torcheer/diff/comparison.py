@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from torcheer import shown
@@ -51,6 +49,11 @@ class OutputResult:
     tolerance: float  # relative to the root mean square of the output
     reason: str = ""
     error: float | None = None  # the same measure of what was found: the smallest tolerance that would pass
+
+    def __str__(self) -> str:
+        apart = "" if self.error is None else f", apart by {self.error:.3g} of its size (allowed: {self.tolerance:.3g})"
+        reason = f"; {self.reason}" if self.reason else ""
+        return f"{self.path_a or self.path_b or 'output'}: {self.verdict}{apart}{reason}"
 
 
 @dataclass(slots=True)
@@ -157,21 +160,17 @@ class Comparison:
         """A state dict of A's as one of B's, by the parameter map."""
         return convert_state_dict(self.param_map, state_dict)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {name: part for name, part in shown.data("comparison", self).items() if name != "sides"}
+
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Everything as JSON text, and into a file if a path is given."""
-        data = shown.data("comparison", self)
-        data.pop("sides", None)
-        text = json.dumps(data, indent=1, default=str)
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+        return shown.written(shown.json_text(self.to_dict()), path)
 
     def to_html(self, path: str | PathLike[str] | None = None) -> str:
         """One HTML page with both graphs side by side, and into a file if a path is given."""
-        page = shown.html("comparison", self)
-        if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
-        return page
+        return shown.written(shown.html("comparison", self), path)
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

@@ -1,4 +1,4 @@
-"""A report as plain data, and plain data in files. A file appears whole or not at all.
+"""A report as plain data.
 
 Every number of the JSON is bytes, nanoseconds, FLOPs or a count; null is unknown. ``metrics`` says of each whether it
 was measured, predicted, computed by a formula, or is partial, and how.
@@ -6,22 +6,16 @@ was measured, predicted, computed by a formula, or is partial, and how.
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from torcheer import __version__
-from torcheer.errors import RecordFileError
 from torcheer.profiling.report import CallRow, Figures, Report, Row
 
 SCHEMA_VERSION = 1
 
 
-def to_json(report: Report) -> dict[str, Any]:
+def to_dict(report: Report) -> dict[str, Any]:
     """Everything in a report."""
     record = report.record
     return {
@@ -102,56 +96,3 @@ def _call(call: CallRow) -> dict[str, Any]:
             "extra_forward": memory.extra_forward,
         }  # fmt: skip
     return data
-
-
-def written(data: dict[str, Any], path: str | os.PathLike[str] | None) -> dict[str, Any]:
-    """The same data, also in a file if a path is given."""
-    if path is not None:
-        write_json(Path(path), data)
-    return data
-
-
-def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Write data as JSON, whole or not at all."""
-    write_text(path, json.dumps(data, indent=1, allow_nan=False, default=str) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    name = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except OSError as error:
-        if name is not None:
-            with suppress(OSError):
-                os.unlink(name)
-        raise unwritable(path, error.strerror or str(error)) from error
-
-
-def unwritable(path: Path, reason: str) -> RecordFileError:
-    """The error for a place that cannot be written to."""
-    return RecordFileError(f"{path}: cannot be written ({reason}). Give a path in a folder you may write to.")
-
-
-def check_writable(path: Path) -> None:
-    """Raise if a file could not be written there, before anything is run for it."""
-    if path.is_dir():
-        raise unwritable(path, "it is a folder")
-    folder = path.parent
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    if not folder.is_dir():
-        raise unwritable(path, f"{folder} is not a folder")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise unwritable(path, f"no permission to write in {folder}")
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

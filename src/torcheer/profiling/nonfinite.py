@@ -49,6 +49,9 @@ class Finding:
         given = " was given" if self.kind == "given" else " made"
         return f"{self.phase} {self.function}{node} in {where}{line}{given} {what} of {self.facts.num_elements}"
 
+    def __str__(self) -> str:
+        return self.text
+
 
 def find(record: Record) -> list[Finding]:
     """All ops that returned NaN or Inf, classified, in order."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torcheer import shown
 from torcheer.record.model import Record, Shape
+from torcheer.units import bytes_text, count_text, counted_text, flops_text, seconds_text
 
 if TYPE_CHECKING:
     from torcheer.profiling.nonfinite import Finding
@@ -42,6 +42,13 @@ class Figures:
             mine, theirs = getattr(self, one.name), getattr(other, one.name)
             if theirs is not None:
                 setattr(self, one.name, theirs if mine is None else mine + theirs)
+
+    def texts(self) -> list[str]:
+        """What is known, for people."""
+        times = {"forward": self.forward_ns, "backward": self.backward_ns, "computed again": self.recompute_ns}
+        counts = {"forward": self.flops_forward, "backward": self.flops_backward}
+        found = [f"{what} {seconds_text(time)}" for what, time in times.items() if time is not None]
+        return found + [f"{flops_text(count)} {what}" for what, count in counts.items() if count]
 
     @property
     def flops(self) -> int:
@@ -126,6 +133,10 @@ class OpRow:
     shapes: tuple[Shape, ...]  # of what it returned
     figures: Figures
 
+    def __str__(self) -> str:
+        where = f" at {self.source}" if self.source else ""
+        return f"{self.label}{where}: {', '.join(self.figures.texts()) or 'nothing measured'}"
+
 
 @dataclass(slots=True)
 class CallRow:
@@ -172,6 +183,11 @@ class Row:
     gradient_bytes: int | None = None  # measured bytes of gradients of those params; None: no backward pass
     is_repeat: bool = False  # its module also has an earlier row
     memory: RowMemory | None = None  # None: not measured, or not called
+
+    def __str__(self) -> str:
+        parts = [counted_text(len(self.calls), "call"), f"{count_text(self.num_params)} params", *self.total.texts()]
+        parts += [] if self.memory is None else [f"needed {bytes_text(self.memory.needed)}"]
+        return f"{self.address or self.name} ({self.type_name}): {', '.join(parts)}"
 
 
 @dataclass(slots=True)
@@ -270,33 +286,32 @@ class Report:
         """
         return shown.text("profile", self, sort=sort, depth=depth, columns=columns, ops=ops, width=width)
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-        """Everything, as plain data; with ``path`` also written there, whole or not at all."""
-        from torcheer.profiling.export import to_json, written  # it reads this module's types
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        from torcheer.profiling.export import to_dict  # it reads this module's types
 
-        return written(to_json(self), path)
+        return to_dict(self)
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Everything as JSON text, and into a file if a path is given."""
+        return shown.written(shown.json_text(self.to_dict()), path)
 
     def to_inspector_gadgets(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """The JSON of Inspector Gadgets: same names and nesting; megabytes (10⁶) and milliseconds."""
-        # They read this module's types.
-        from torcheer.profiling.export import written
-        from torcheer.profiling.gadgets import to_inspector_gadgets
+        from torcheer.profiling.gadgets import to_inspector_gadgets  # it reads this module's types
 
-        return written(to_inspector_gadgets(self), path)
+        data = to_inspector_gadgets(self)
+        shown.written(shown.json_text(data), path)
+        return data
 
     def to_chrome_trace(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """A trace for Perfetto or chrome://tracing: module calls and ops on a time axis, memory as a counter."""
-        # They read this module's types.
-        from torcheer.profiling.chrome import to_chrome_trace
-        from torcheer.profiling.export import written
+        from torcheer.profiling.chrome import to_chrome_trace  # it reads this module's types
 
-        return written(to_chrome_trace(self), path)
+        data = to_chrome_trace(self)
+        shown.written(shown.json_text(data), path)
+        return data
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One HTML file, complete in itself; with ``path`` also written there."""
-        from torcheer.profiling.export import write_text  # it reads this module's types
-
-        text = shown.html("profile", self)
-        if path is not None:
-            write_text(Path(path), text)
-        return text
+        """One HTML file, complete in itself, and into a file if a path is given."""
+        return shown.written(shown.html("profile", self), path)

@@ -301,6 +301,9 @@ class Diagnostic(NamedTuple):
     op: int | None = None  # the op it is about: index into Record.ops
     module: int | None = None  # the module it is about: index into Record.modules
 
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
 
 @dataclass(slots=True)
 class Run:

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torcheer import whole_file
 from torcheer.errors import MissingExtraError, StoreError
 from torcheer.store.schema import STATISTICS
 
@@ -28,16 +29,8 @@ def export(run: Run, path: Path, table: str = "series") -> None:
     write = _WRITERS.get(path.suffix)
     if write is None:
         raise StoreError(f"{path.name}: a run is exported as {' or '.join(_WRITERS)}. Give one of these endings.")
-    part = path.with_name(f".{path.name}.part")
-    try:
+    with whole_file.writing(path, StoreError) as part:
         write(_series(run) if table == "series" else _scalars(run), part)
-        part.replace(path)
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written: {error.strerror or error}. Give a path in a folder you may write to."
-        ) from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _series(run: Run) -> Iterator[Columns]:

@@ -21,7 +21,7 @@ def build(comparison: Comparison) -> dict[str, Any]:
         "reasons": list(comparison.reasons),
         "first_divergence": _finite(asdict(comparison.first_divergence)) if comparison.first_divergence else None,
         "candidates": [_finite(asdict(one)) for one in comparison.candidates],
-        "outputs": [_finite(asdict(one)) for one in comparison.outputs],
+        "outputs": [{**_finite(asdict(one)), "text": str(one)} for one in comparison.outputs],
         "gradients": [_finite(asdict(one)) for one in comparison.gradients],
         "weights": [_finite(asdict(one)) for one in comparison.weights],
         "matches": matches,
@@ -64,7 +64,7 @@ def to_text(data: dict[str, Any]) -> str:
         lines += ["", "It may also be:"]
         lines += [f"  {number}. {one['headline']}" for number, one in enumerate(data["candidates"], 2)]
     if data["outputs"]:
-        lines += ["", "Outputs"] + [f"  {_output(one)}" for one in data["outputs"]]
+        lines += ["", "Outputs"] + [f"  {one['text']}" for one in data["outputs"]]
     lines += _tensors(data["gradients"], "Gradients") + _tensors(data["weights"], "Weights, buffers and states")
     lines += ["", f"Tolerance: {data['tolerance']}"]
     if data["smallest_tolerance"] is not None:
@@ -107,14 +107,6 @@ def _divergence(first: dict[str, Any]) -> list[str]:
 
 def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _output(one: dict[str, Any]) -> str:
-    name = one["path_a"] or one["path_b"] or "output"
-    error = (
-        "" if one["error"] is None else f", apart by {one['error']:.3g} of its size (allowed: {one['tolerance']:.3g})"
-    )
-    return f"{name}: {one['verdict']}{error}" + (f"; {one['reason']}" if one["reason"] else "")
 
 
 def _tensors(results: list[dict[str, Any]], title: str) -> list[str]:

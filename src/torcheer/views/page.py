@@ -73,12 +73,14 @@ def packed(data: Any) -> str:
     return base64.b64encode(gzip.compress(text, compresslevel=9, mtime=0)).decode("ascii")
 
 
-def encoded(data: Any) -> bytes:
+def encoded(data: Any, indent: int | None = None) -> bytes:
     """Return data as JSON. Numbers that JSON does not have become ``"nan"``, ``"inf"`` and ``"-inf"``."""
+    options: dict[str, Any] = {"allow_nan": False, "ensure_ascii": False, "indent": indent}
+    options["separators"] = (",", ":") if indent is None else None
     try:
-        text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(data, **options)
     except ValueError:
-        text = json.dumps(_finite(data), allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(_finite(data), **options)
     return text.encode("utf-8", "replace")  # a name may hold half a surrogate pair
 
 

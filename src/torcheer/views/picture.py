@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import resvg_py
 
+from torcheer import whole_file
 from torcheer.errors import DrawError, near_misses
 from torcheer.history import ModelHistory
 from torcheer.units import count_text
@@ -151,7 +151,7 @@ class Picture:
                 f"The ending of {str(target)!r} says what kind of file to draw. It takes one of {', '.join(kinds)}."
             )
         content = make()
-        _write(target, content.encode() if isinstance(content, str) else content)
+        whole_file.write(target, content, DrawError)
         return target
 
     @cached_property
@@ -176,17 +176,3 @@ def _check(**options: str) -> None:
         if value not in CHOICES[name]:
             hint = near_misses(str(value), map(str, CHOICES[name]))
             raise DrawError(f"{name} is {value!r}. It takes one of {', '.join(map(repr, CHOICES[name]))}.{hint}")
-
-
-def _write(target: Path, content: bytes) -> None:
-    """Write beside the place and rename, so that a file is whole or not there."""
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, target)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        raise DrawError(
-            f"{target} cannot be written: {error.strerror or error}. Give a path in a folder you may write to."
-        ) from error

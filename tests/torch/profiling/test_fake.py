@@ -59,7 +59,7 @@ def test_a_model_on_meta_is_enough_and_stays_as_it_is() -> None:
     assert report.totals.figures.flops_backward == 2 * report.totals.figures.flops_forward
     assert report.totals.figures.forward_ns is None
     assert "predicted" in str(report)
-    assert report.to_json()["metrics"]["memory"]["status"] == "predicted"
+    assert report.to_dict()["metrics"]["memory"]["status"] == "predicted"
 
 
 def test_tied_weights_stay_tied() -> None:

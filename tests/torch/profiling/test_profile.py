@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_gradient_bytes_are_those_of_the_params(report: Any) -> None:
 
 
 def test_json_is_json(report: Any) -> None:
-    data = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    data = json.loads(report.to_json())
     assert [row["address"] for row in data["modules"]] == [row.address for row in report.rows]
     assert json.dumps(report.to_chrome_trace(), allow_nan=False)
 
@@ -170,3 +171,12 @@ def test_modules_that_a_forward_makes_are_the_same_path() -> None:
     report = tl.profile(MakesItsLoss(), torch.rand(2, 4), backward=True, repeats=2)
     assert report.notes == []
     assert report.record.run.num_repeats == 2
+
+
+def test_parts_of_a_report_read_as_text(report: Any) -> None:
+    assert re.match(
+        r"^stem \(Conv2d\): 1 call, 224 params, forward .*, 221.2 kFLOP forward, .*needed", str(report["stem"])
+    )
+    assert re.match(r"^conv2d_1_1:1 at .*: forward .*, 221.2 kFLOP forward", str(report.ops[0]))
+    born = tl.profile(nn.Threshold(0.0, float("nan")), torch.zeros(2), measure="nan")
+    assert str(born.alarms[0]) == born.alarms[0].text

@@ -58,7 +58,7 @@ def test_what_cannot_be_written(run: Run, tmp_path: Path, monkeypatch: Any) -> N
     with pytest.raises(StoreError, match="takes one of 'series', 'scalars'"):
         run.export(tmp_path / "run.csv", table="layers")
     with pytest.raises(StoreError, match="cannot be written"):
-        run.export(tmp_path / "nowhere" / "run.csv")
+        run.export(run.folder / "run.json" / "run.csv")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match="pyarrow"):
         run.export(tmp_path / "run.parquet")
