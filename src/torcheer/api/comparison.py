@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torcheer.api.compare import copy_weights, is_onnx, side_of
-from torcheer.api.history import is_paddle, load
+from torcheer.api.history import is_paddle
+from torcheer.api.ranks import compare_with_ranks, is_of_ranks
+from torcheer.api.recorded import is_recorded, recording_of
 from torcheer.errors import ComparisonError, TorcheerError
-from torcheer.history import ModelHistory
 
 if TYPE_CHECKING:
     from torcheer.diff.comparison import Comparison
     from torcheer.diff.runs import Runs
-    from torcheer.diff.side import Recording, Side
+    from torcheer.diff.side import Side
 
 _WEIGHTS = ("own", "copy", "equal")
 
@@ -37,7 +37,9 @@ def compare(
     """Compare two implementations of one network, and name the first place where they disagree.
 
     ``compare(reference, new, x)`` takes two models and an input; ``compare(history_a, history_b)`` two histories, or
-    paths of saved recordings. The result is true when the two are equal; printed, it says where they part.
+    paths of saved recordings; ``compare(history, ranks)`` and ``compare(model, ranks, x)`` one process with all ranks
+    of a distributed run, which ``tl.load(folder)`` opens. The result is true when the two are equal; printed, it says
+    where they part.
 
     x: the input of both; a tensor, a tuple of positional arguments or a dict of keyword arguments. ``x_b``: B's, where
         it takes another form of it.
@@ -60,10 +62,12 @@ def compare(
     from torcheer.diff.runs import Runs
 
     given = None if atol is None and rtol is None else Tolerance(atol or 0.0, rtol or 0.0)
+    if is_of_ranks(a) or is_of_ranks(b):
+        return compare_with_ranks(a, b, x, given, loss)
     if weights not in _WEIGHTS:
         raise ComparisonError(f"weights is {weights!r}. It takes one of {', '.join(map(repr, _WEIGHTS))}.")
-    if _is_recorded(a) or _is_recorded(b):
-        return compare_runs(Runs((_recording(a, "A"), _recording(b, "B"))), given)
+    if is_recorded(a) or is_recorded(b):
+        return compare_runs(Runs((recording_of(a, "A"), recording_of(b, "B"))), given)
     if x is None:
         raise ComparisonError("compare(a, b, x) needs an input to run the models on: pass x.")
     if a is b and steps:
@@ -100,26 +104,6 @@ def assert_equal(a: Any, b: Any, x: Any = None, **options: Any) -> None:
     found = compare(a, b, x, **options)
     if not found:
         raise AssertionError(str(found))
-
-
-def _is_recorded(one: Any) -> bool:
-    return isinstance(one, (ModelHistory, str, os.PathLike)) and not is_onnx(one)
-
-
-def _recording(one: Any, side: str) -> Recording:
-    from torcheer.diff.side import Recording  # numpy, as above
-
-    if not _is_recorded(one):
-        raise ComparisonError(
-            f"{side} is a {type(one).__name__}, and the other side is a recording. Compare two models with an input, "
-            "or two recordings: tl.log_forward_pass(model, x) makes one."
-        )
-    history = one if isinstance(one, ModelHistory) else load(one, arrays=True)
-    if history.record.run.error is not None:
-        raise ComparisonError(
-            f"{side}'s run raised {history.record.run.error} and has no outputs to compare. Record it again."
-        )
-    return Recording(history.record, history.payloads)
 
 
 def _two(given: Any, name: str, *, is_pair: bool = False) -> Sequence[Any]:

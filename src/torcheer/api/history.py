@@ -129,12 +129,18 @@ def load(path: list[str | os.PathLike[str]], *, arrays: bool = False) -> Ranks: 
 def load(path: str | os.PathLike[str] | list[str | os.PathLike[str]], *, arrays: bool = False) -> ModelHistory | Ranks:
     """Open a recording that ``history.save`` or ``save_to`` wrote. Needs torch only for contents of tensors.
 
-    path: the folder of the recording: ``"run.tch"``. A list of them, one per rank of a distributed run, opens them
-        side by side.
+    path: the folder of the recording: ``"run.tch"``. A list of them, one per rank of a distributed run, or a folder
+        that holds them and nothing else to open, opens them side by side.
     arrays: contents are numpy arrays, but for dtypes that numpy lacks, and torch is not imported.
     """
-    if isinstance(path, list):
-        return Ranks([load(one, arrays=arrays) for one in path])
+    paths = path if isinstance(path, list) else file.recordings_in(path)
+    if paths:
+        return Ranks([_load_one(one, arrays=arrays) for one in paths])
+    assert not isinstance(path, list)
+    return _load_one(path, arrays=arrays)
+
+
+def _load_one(path: str | os.PathLike[str], *, arrays: bool) -> ModelHistory:
     record, payloads = file.read(path, arrays=arrays)
     return ModelHistory(record, payloads)
 

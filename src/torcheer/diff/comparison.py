@@ -32,6 +32,7 @@ class Divergence:
     distance: Distance | None = None  # None: the shapes differ, or one side has nothing
     heads: tuple[str, str] = ("", "")  # the values of both sides, abbreviated
     why: str = ""  # the part of the headline that is not the place
+    ranks: tuple[int, ...] = ()  # where B is several ranks: those that differ; ``b`` is the place on the first
     confirmed: str = ""  # what giving B's op the inputs of A's showed
 
     def __str__(self) -> str:

@@ -29,12 +29,20 @@ from torcheer.record.interrupts import no_interrupts
 from torcheer.record.model import Record
 from torcheer.record.payload import Payloads, unsaved_of
 
-__all__ = ["FilePayloads", "TensorWriter", "is_recording", "read", "write"]
+__all__ = ["FilePayloads", "TensorWriter", "is_recording", "read", "recordings_in", "write"]
 
 
 def is_recording(path: str | os.PathLike[str]) -> bool:
     """Whether a path is a recording, as far as its folder tells."""
     return os.path.isfile(os.path.join(path, FILE_NAME))
+
+
+def recordings_in(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
+    """The recordings that a folder holds, in order of name; none where it is a recording itself."""
+    folder = Path(path)
+    if is_recording(folder) or not folder.is_dir():
+        return []
+    return [*sorted(one for one in folder.iterdir() if one.suffix == ".tch" and is_recording(one))]
 
 
 def write(record: Record, payloads: Payloads, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

@@ -42,7 +42,7 @@ REFERENCES: dict[str, dict[str, str]] = {
     "diagnostics": {"op": "ops", "module": "modules"},
     "held": {"op": "ops"},
     "nonfinite": {"aten": "aten"},
-    "parts": {"value": "values", "param": "params"},
+    "parts": {"value": "values", "param": "params", "gradient": "gradients"},
 }
 REFERENCES["aten"] = {**REFERENCES["ops"], "parents.op": "aten"}
 
@@ -84,7 +84,7 @@ PLAIN = {
 
 def check_record(record: Record) -> None:
     """Raise ``MalformedError`` for the first thing that does not hold."""
-    sizes = {name: len(getattr(record, name)) for name in {*REFERENCES, "sites", "params"}}
+    sizes = {name: len(getattr(record, name)) for name in {*REFERENCES, "sites", "params", "gradients"}}
     for table, field_targets in REFERENCES.items():
         for field, target in field_targets.items():
             _check_range(record, table, field, sizes[target], f"number of {target}")

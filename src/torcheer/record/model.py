@@ -291,6 +291,7 @@ class Part(NamedTuple):
     coordinate: Shape  # place of this process in that grid; empty: it is not among them
     placements: tuple[str, ...]  # per axis of the grid: "S(0)" cut along a dimension, "R" whole, "P(sum)" a summand
     shape: Shape  # of this process's part
+    gradient: int | None = None  # or the tensor is one of Record.gradients: index into it
 
 
 class Diagnostic(NamedTuple):

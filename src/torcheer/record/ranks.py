@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 from torcheer.record.model import Op, Record
 
-_COLLECTIVES = ("c10d.", "c10d_functional.", "_c10d_functional.", "_c10d_functional_autograd.", "symm_mem.")
+COLLECTIVES = ("c10d.", "c10d_functional.", "_c10d_functional.", "_c10d_functional_autograd.", "symm_mem.")
 _NO_COLLECTIVES = ("wait_tensor", "_wrap_tensor_autograd")  # they wait for one, or mark its result
+_WRAPPERS = ("DistributedDataParallel", "DataParallel")  # they hold the model as their "module"
+_WRAPPED = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod")
 
 
 class RankedOp(NamedTuple):
@@ -42,7 +44,9 @@ def align(records: Sequence[Record]) -> list[RankedOp]:
     for table in tables:
         known, place = set(order), 0
         for key in table:
-            if key in known:
+            if place < len(order) and order[place] == key:
+                place += 1
+            elif key in known:
                 place = max(place, order.index(key, 0) + 1)
             else:
                 order.insert(place, key)
@@ -56,12 +60,27 @@ def align(records: Sequence[Record]) -> list[RankedOp]:
     return rows
 
 
+def plain_addresses(record: Record) -> list[str]:
+    """Addresses of the modules without what a wrapper (DDP, FSDP, checkpointing) puts into them."""
+    is_wrapped = bool(record.modules) and record.modules[0].type_name in _WRAPPERS
+    return [plain_address(module.address, is_wrapped=is_wrapped) for module in record.modules]
+
+
+def plain_address(address: str, *, is_wrapped: bool) -> str:
+    """The address of a module or param, as the model without wrappers has it."""
+    names = address.split(".")
+    if is_wrapped and names[0] == "module":
+        names = names[1:]
+    return ".".join(name for name in names if name not in _WRAPPED)
+
+
 def _keys(record: Record) -> dict[Hashable, int]:
+    addresses = plain_addresses(record)
     seen: Counter[Hashable] = Counter()
     keys: dict[Hashable, int] = {}
     for op in record.ops:
         if op.owner is None:
-            what = (op.kind, op.function, _address(record, op))
+            what = (op.kind, op.function, addresses[record.calls[op.call].module])
             seen[what] += 1
             keys[what, seen[what]] = op.index
     return keys
@@ -75,7 +94,7 @@ def collectives(record: Record) -> list[Collective]:
     """The calls of process groups, in the order in which this rank made them."""
     found = []
     for op in record.aten:
-        if op.function.startswith(_COLLECTIVES) and not op.function.split(".")[1].startswith(_NO_COLLECTIVES):
+        if op.function.startswith(COLLECTIVES) and not op.function.split(".")[1].startswith(_NO_COLLECTIVES):
             values = [record.values[value] for value in op.inputs]
             size = sum(value.size_bytes or 0 for value in values)
             found.append(Collective(op.function, op.phase, tuple(value.shape for value in values), size, op.index))

@@ -82,7 +82,8 @@ def _divergence(first: dict[str, Any]) -> list[str]:
             lines.append(f"  {side}: nothing corresponds")
             continue
         inside = f" in {place['module']} ({place['module_type']})" if place["module"] else f" in {place['module_type']}"
-        lines.append(f"  {side}: {place['op']} = {place['function']} ({place['aten']}){inside}")
+        on = f" on rank {first['ranks'][0]}" if side == "B" and first["ranks"] else ""
+        lines.append(f"  {side}{on}: {place['op']} = {place['function']} ({place['aten']}){inside}")
         if place["frame"]:
             frame = place["frame"]
             lines.append(f"     {frame['file']}:{frame['line']} in {frame['function']}")

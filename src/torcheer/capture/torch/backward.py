@@ -25,7 +25,7 @@ from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.modules import recording
 from torcheer.capture.torch.private import backward_runner, no_function_mode, sequence_nr
 from torcheer.capture.torch.saving import Keeper
-from torcheer.capture.torch.spread import is_spread, local_of
+from torcheer.capture.torch.spread import is_spread, part_of
 from torcheer.capture.torch.tape import ATEN, INPUT, OP, AtenEvent, OpEvent, Tape
 from torcheer.record.model import Ref
 
@@ -50,7 +50,7 @@ class BackwardRecorder:
         self._first_seq = 0
         self._entered: tuple[int | None, int] = (None, 0)  # the node being evaluated, and since when
         self._running = 0
-        self._sharded: dict[str, Tensor] = {}
+        self._sharded = False
         self._params_now: set[int] = set()  # id() of the params that are the model's when a pass begins
 
     @contextmanager
@@ -76,7 +76,7 @@ class BackwardRecorder:
         def run(roots: Any, *args: Any, **kwargs: Any) -> Any:
             with ExitStack() as stack:
                 leaves: list[tuple[Tensor, Ref, bool]] = []
-                self._sharded = self._sharded_params() if not self._running else self._sharded
+                self._sharded = self._has_sharded() if not self._running else self._sharded
                 stack.callback(_remove, self._hook(roots, leaves))
                 if not self._running:
                     # A backward pass inside a backward pass (reentrant checkpointing) is under the modes already.
@@ -90,31 +90,33 @@ class BackwardRecorder:
                 finally:
                     self._running -= 1
                     self._enter(None)
-                    for variable, ref, keep in leaves:
-                        with no_function_mode():
-                            gradient = variable.grad
-                        if gradient is not None:
-                            self._add(gradient, None, 0, ref, keep=keep)
+                    read = {id(variable) for variable, ref, keep in leaves if self._read(variable, ref, keep=keep)}
                     if not self._running:
-                        self._add_sharded({id(variable) for variable, _, _ in leaves})
+                        self._add_sharded(read)
 
         return run
 
-    def _sharded_params(self) -> dict[str, Tensor]:
-        """Params whose gradients are made of several processes' (FSDP), to be read when the pass is over."""
+    def _read(self, leaf: Tensor, ref: Ref, *, keep: bool) -> bool:
+        """Take the gradient of a leaf when the pass is over, if it got one."""
+        with no_function_mode():
+            gradient = leaf.grad
+        if gradient is not None:
+            self._add(gradient, None, 0, ref, keep=keep)
+        return gradient is not None
+
+    def _has_sharded(self) -> bool:
+        """Whether gradients of params are made of several processes' (FSDP), to be read when the pass is over."""
         root = self.tape.root
         if not self.tape.is_sharded or not isinstance(root, torch.nn.Module):
-            return {}
-        params: dict[str, Tensor] = dict(root.named_parameters())
+            return False
         with no_function_mode():
-            return params if all(param.grad is None for param in params.values()) else {}
+            return all(param.grad is None for param in root.parameters())
 
     def _add_sharded(self, known: set[int]) -> None:
-        for address, param in self._sharded.items():
+        # As they are now: FSDP puts a gathered param in place of its own while the pass runs.
+        for address, param in self.tape.root.named_parameters() if self._sharded else ():
             with no_function_mode():
                 gradient = param.grad
-                if gradient is not None and is_spread(gradient):
-                    gradient = local_of(gradient)
             if gradient is not None and id(param) not in known:
                 self._add(gradient, None, 0, None, keep=True, param=address)
 
@@ -219,7 +221,8 @@ class BackwardRecorder:
                 name = f"grad.{self._now.number}.{where}"
                 self.keeper.put(name, gradient)
             size = gradient.numel() * gradient.element_size() if gradient.layout is torch.strided else None
-            row = GradientRow(seq, output, leaf, gradient.shape, gradient.dtype, size, name, param)
+            part = part_of(gradient) if self.tape.is_sharded and is_spread(gradient) else None
+            row = GradientRow(seq, output, leaf, gradient.shape, gradient.dtype, size, name, param, part)
         self._now.gradients.append(row)
 
 

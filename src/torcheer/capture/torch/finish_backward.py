@@ -15,7 +15,7 @@ import torch
 
 from torcheer.capture.torch.finish import Finisher
 from torcheer.capture.torch.tape import ATEN, CALL, OP, AtenEvent, OpEvent
-from torcheer.record.model import Gradient, Ref
+from torcheer.record.model import Gradient, Part, Ref
 
 
 class GradientRow(NamedTuple):
@@ -29,6 +29,7 @@ class GradientRow(NamedTuple):
     size_bytes: int | None
     name: str | None  # of its contents in the payload store
     param: str | None = None  # address of the param it is of, where no leaf of the graph is that param
+    part: Part | None = None  # what this process has of it, where it is spread over several
 
 
 @dataclass
@@ -127,7 +128,11 @@ def add_backward(finisher: Finisher, owners: Owners, done: BackwardPass) -> None
     for owner, time_ns in totals.items():
         record.ops[owner].backward_time_ns = time_ns
     for row in done.gradients:
-        record.gradients += _gradients(finisher, owners, done.number, row)
+        found = _gradients(finisher, owners, done.number, row)
+        if row.part is not None:
+            first = len(record.gradients)
+            record.parts += [row.part._replace(gradient=place) for place in range(first, first + len(found))]
+        record.gradients += found
 
 
 def _gradients(finisher: Finisher, owners: Owners, number: int, row: GradientRow) -> list[Gradient]:
