@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import itertools
 import json
 import statistics
 import sys
@@ -28,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+import watch_quiet
 from watch_models import MODELS, Training, build
 from watch_rivals import rivals
 from watch_run import PARTS, Figure
@@ -46,16 +46,10 @@ class Row:
     training: Training
     flush: Callable[[], object] = lambda: None
     after_step: Callable[[Training], object] = lambda _: None
-    begin: Callable[[], Callable[[], object]] = lambda: lambda: None  # puts on what is measured, returns what ends it
     wall_ms: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
 
     def turn(self, steps: int) -> None:
-        end = self.begin()
-        self._train(steps)
-        end()
-
-    def _train(self, steps: int) -> None:
         gc.collect()
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(steps):
@@ -77,32 +71,13 @@ def watched(name: str, model: str, folder: Path, log_freq: int) -> Row:
     return Row(name, training, watch._sink.writer.flush)
 
 
-def quiet_steps(training: Training, model: str, folder: Path) -> Row:
-    """The plain row's own training, watched for the length of a turn.
-
-    Two trainings of one kind differ by 1 to 2 % through where their tensors lie in memory alone.
-    """
-    numbers = itertools.count()
-
-    def begin() -> Callable[[], object]:
-        name = f"{model}-quiet-{next(numbers)}"
-        watch = tl.watch(
-            training.model, log_freq=10**9, backend="store", dir=folder, name=name, verbose=False
-        )  # fmt: skip
-        training.step()  # the first step is logged
-        training.step()
-        watch._sink.writer.flush()
-        return watch.stop
-
-    return Row("torcheer, quiet steps", training, begin=begin)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", choices=[[], *MODELS, *PARTS], default=[])
     parser.add_argument("--rivals", action="store_true")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=0.25, help="plain training in a turn, about so long")
+    parser.add_argument("--quiet-seconds", type=float, default=25, help="of steps for log_freq=100, each model")
     parser.add_argument("--json", type=Path, help="write the figures there too")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -129,8 +104,7 @@ def compare(
     """Turns of plain, watched and rivals' training."""
     plain = Row("plain", build(model))
     every = watched("torcheer, every step", model, folder, 1)
-    quiet = quiet_steps(plain.training, model, folder)
-    rows = [plain, every, quiet]
+    rows = [plain, every]
     if given.rivals:
         rows += [Row(*rival) for rival in rivals(model, folder)]
     for row in rows:
@@ -153,9 +127,12 @@ def compare(
         rivals_cost.append({"model": model, "row": row.name, "cpu": cpu, "wall": wall})
     cost = ratio(every.cpu_ms, plain.cpu_ms)
     yield Figure(f"{plain.training.name}: everything logged every step, cpu", cost, BARS[model], "×")
-    # Of a hundred steps one is logged and 99 are quiet.
-    mixed = (cost + 99 * ratio(quiet.cpu_ms, plain.cpu_ms)) / 100
-    yield Figure(f"{plain.training.name}: log_freq=100, cpu", mixed, QUIET_BAR, "×")
+    seldom = watch_quiet.cost(model, folder, given.quiet_seconds)
+    print(
+        f"log_freq=100: a quiet step {seldom.quiet:.4f}, a logged one {seldom.logged:.3f}, the writer's waiting "
+        f"{seldom.idle:.5f}; together {seldom.total:.4f} ± {seldom.uncertainty:.4f}"
+    )
+    yield Figure(f"{plain.training.name}: log_freq=100, cpu", seldom.total, QUIET_BAR, "×")
 
 
 def ratio(times: list[float], plain: list[float]) -> float:

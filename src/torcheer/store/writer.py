@@ -55,7 +55,8 @@ class Writer:
         self._compactor = compact.Compactor(max_size_bytes)
         self._thread: threading.Thread | None = None
         self._closed = False
-        self.when_idle: Callable[[], None] | None = None  # called on the writer's thread when there is nothing to do
+        # Called on the writer's thread when there is nothing to do; returns what there is to do after all.
+        self.when_idle: Callable[[], list[Work]] | None = None
 
     # -- what is there already -----------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class Writer:
             try:
                 works = self._queue.get(timeout=IDLE_SECONDS)
             except queue.Empty:
-                idle = [self.when_idle] if self.when_idle is not None else []
+                idle = self.when_idle() if self.when_idle is not None else []
                 self._write([*idle, *self._take_pending()])
                 continue
             try:

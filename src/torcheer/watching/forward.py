@@ -90,8 +90,13 @@ class LoggedForward:
             self._take_all(place, side, structure, named)
 
     def _take_all(self, place: ModulePlace, side: Side, structure: Any, named: dict[str, Any] | None) -> None:
-        for path, tensor in tensors_in(structure):
-            self._tensor(place, side, path, tensor)
+        # What most modules are given and return, without a walk.
+        path, only = ("0", structure[0]) if type(structure) is tuple and len(structure) == 1 else (0, structure)
+        if isinstance(only, Tensor):
+            self._tensor(place, side, path, only)
+        else:
+            for path, tensor in tensors_in(structure):
+                self._tensor(place, side, path, tensor)
         if named:
             for path, tensor in tensors_in(named):
                 self._tensor(place, side, path, tensor)

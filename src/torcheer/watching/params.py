@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import torch
 
-from torcheer.watching.sampling import Row, Sampler, count_bad, is_plain
+from torcheer.watching.sampling import IN_SAMPLE, Row, Sampler, count_bad, is_plain
 
 Tensor = torch.Tensor
 
@@ -19,9 +19,9 @@ class Parameters:
         self._sampler = sampler
         self._known: list[tuple[int, int, torch.Size]] = []  # id, address in memory, shape
         self._strided: list[Tensor] = []
-        self._whole: list[Tensor] = []
+        self._whole: list[tuple[Tensor, Tensor]] = []  # the parameter as one row, where the sum of its squares goes
         self._lengths: list[int] = []
-        self._squares: list[Tensor] = []
+        self._in_sample: list[bool] = []  # whether the sample has all values
         self._slots = torch.empty(0)
         self._together: list[int] = []  # places of those that are read together
         self._others: list[int] = []  # and of those that are read one by one
@@ -32,13 +32,14 @@ class Parameters:
         found: dict[int, Row] = {}
         if self._strided:
             values = torch.cat(self._strided).split(self._lengths)
-            for whole, slot in zip(self._whole, self._squares, strict=True):
+            for whole, slot in self._whole:
                 torch.dot(whole, whole, out=slot)
             squares = self._slots.tolist() if self._slots.device.type == "cpu" else list(self._slots.clone())
-            for place, sample, square in zip(self._together, values, squares, strict=True):
-                row = found[id(unique[place])] = Row(sample, square, unique[place].numel())
-                if isinstance(square, float) and not math.isfinite(square):
-                    count_bad(row, unique[place].detach())
+            for place, sample, square, is_whole in zip(self._together, values, squares, self._in_sample, strict=True):
+                one = unique[place]
+                row = found[id(one)] = Row(sample, IN_SAMPLE if is_whole else square, one.numel())
+                if not is_whole and isinstance(square, float) and not math.isfinite(square):
+                    count_bad(row, one.detach())
         for place in self._others:
             row_or_none = self._sampler.row(unique[place])
             if row_or_none is not None:
@@ -77,7 +78,11 @@ class Parameters:
         together = [unique[place].detach() for place in self._together]
         plans = [self._sampler.plan(one.shape) for one in together]
         self._strided = [one.as_strided(size, stride) for one, (size, stride, _) in zip(together, plans, strict=True)]
-        self._whole = [one.view(-1) for one in together]
         self._lengths = [size[0] for size, _, _ in plans]
+        self._in_sample = [size[0] == num for size, _, num in plans]
         self._slots = torch.zeros(len(together), device=device)
-        self._squares = list(self._slots.unbind())
+        self._whole = [
+            (one.view(-1), slot)
+            for one, slot, is_whole in zip(together, self._slots.unbind(), self._in_sample, strict=True)
+            if not is_whole
+        ]

@@ -13,9 +13,11 @@ Tensor = torch.Tensor
 _PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _EXACT = (torch.float32, torch.float64)
 _FLOAT32 = torch.float32
+_norm = torch.linalg.vector_norm
 
 
 Plan = tuple[tuple[int], tuple[int], int]
+IN_SAMPLE = "in sample"
 
 
 class Row:
@@ -25,7 +27,9 @@ class Row:
 
     def __init__(self, values: Tensor, squares: Any, num_elements: int) -> None:
         self.values = values  # float32, one dimension; a copy
-        self.squares = squares  # sum of the squares of all values: a float, or a tensor on another device
+        # Sum of the squares of all values: a float, or a tensor on another device. IN_SAMPLE: the sample has all
+        # values, and tells it, and what is not finite.
+        self.squares = squares
         self.num_elements = num_elements  # that values are a sample of
         self.nan = self.inf = 0  # in the whole tensor, where squares says that there are any; -1: not counted
         self.dead: Any = None  # share of units that are zero
@@ -48,7 +52,7 @@ class Sampler:
 
     def row(self, tensor: Tensor) -> Row | None:
         """The row of a tensor's values; None for one without values that can be read."""
-        plain = tensor.detach() if is_plain(tensor) and tensor.dtype is _FLOAT32 else readable(tensor)
+        plain = _plain(tensor)
         if plain is None:
             return None
         size, stride, num_elements = self.plan(plain.shape)
@@ -56,12 +60,15 @@ class Sampler:
             return None
         if not plain.is_contiguous():
             plain = _in_memory_order(plain)
-        whole = plain.view(-1)
         if plain.dtype is _FLOAT32:
+            if size[0] == num_elements:
+                return Row(torch.as_strided_copy(plain, size, stride), IN_SAMPLE, num_elements)
             # First the whole, which brings it near; then the sample.
+            whole = plain.view(-1)
             squares = torch.dot(whole, whole)
             values = torch.as_strided_copy(plain, size, stride)
         else:
+            whole = plain.view(-1)
             values = plain.as_strided(size, stride).to(_FLOAT32, copy=True)
             if not plain.dtype.is_floating_point:
                 return Row(values, None, num_elements)
@@ -75,12 +82,13 @@ class Sampler:
 
     def norms(self, gradient: Tensor) -> Row | None:
         """The row of a gradient: its L2 norm for each sample of the batch."""
-        plain = gradient.detach() if is_plain(gradient) and gradient.dtype is _FLOAT32 else readable(gradient)
+        plain = _plain(gradient)
         if plain is None or plain.numel() == 0:
             return None
         if plain.dtype not in _EXACT:
             plain = plain.to(_FLOAT32)
-        norms = plain.abs().view(-1) if plain.dim() < 2 else torch.linalg.vector_norm(plain.flatten(1), dim=1)
+        dims = plain.dim()
+        norms = plain.abs().view(-1) if dims < 2 else _norm(plain if dims == 2 else plain.flatten(1), dim=1)
         if norms.dtype is not _FLOAT32 or (self.sample_n is not None and norms.numel() > self.sample_n):
             row = self.row(norms)
         else:
@@ -99,6 +107,13 @@ class Sampler:
         while any(length > 1 and math.gcd(stride, length) > 1 for length in shape) and stride < 2 * num_elements:
             stride += 1
         return ((num_elements - 1) // stride + 1,), (stride,), num_elements
+
+
+def _plain(tensor: Tensor) -> Tensor | None:
+    """``readable``, the short way for what most tensors are."""
+    if tensor.dtype is not _FLOAT32 or not is_plain(tensor):
+        return readable(tensor)
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 def is_plain(tensor: Tensor) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -202,8 +203,9 @@ class Sink:
                 )
                 self.note_once(0, "backend", f"From here on nothing was sent to {text}")
 
-    def _publish_open(self) -> None:
+    def _publish_open(self) -> list[Callable[[], object]]:
         """Show a step that waits for its optimizer, or for the next forward. It is written again when complete."""
+        works: list[Callable[[], object]] = []
         for watcher in self.watchers:
             step = watcher.open
             if step is None or not watcher.saw_backward:
@@ -211,8 +213,11 @@ class Sink:
             state = (step.step, len(step.rows))
             if self._published.get(id(watcher)) != state:
                 self._published[id(watcher)] = state
-                collected = Collected.of(step)
-                self.writer.write_step(collected.to_rows(self._binning))
+                works.append(partial(self._publish, step))
+        return works
+
+    def _publish(self, step: LoggedStep) -> None:
+        self.writer.write_step(Collected.of(step).to_rows(self._binning))
 
     def close(self) -> None:
         self.writer.close()

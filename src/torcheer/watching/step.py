@@ -14,7 +14,7 @@ import torch
 from torcheer.store.schema import COLUMN, FLAG_AT_LEAST, FLAG_SAMPLED, FLAG_SCALED
 from torcheer.store.series import StepRows
 from torcheer.store.summary import BOUNDS, Samples, summarise
-from torcheer.watching.sampling import Row
+from torcheer.watching.sampling import IN_SAMPLE, Row
 
 GRADIENT, VALUE = 1, 0
 
@@ -128,9 +128,11 @@ class Collected:
         return Samples(values, lengths)
 
     def _add_exact(self, stats: Any, rows: list[Row], is_gradient: np.ndarray[Any, Any]) -> None:
-        late = np.array([isinstance(row.squares, torch.Tensor) for row in rows])
-        known = np.array([row.squares is not None for row in rows])
-        norms = np.sqrt([math.nan if row.squares is None else float(row.squares) for row in rows])
+        squares = [row.squares for row in rows]
+        in_sample = np.array([one is IN_SAMPLE for one in squares])
+        late = np.array([isinstance(one, torch.Tensor) for one in squares])
+        known = np.array([one is not None for one in squares]) & ~in_sample
+        norms = np.sqrt([math.nan if one is None or one is IN_SAMPLE else float(one) for one in squares])
         sampled = np.array([row.num_elements for row in rows]) > stats[:, COLUMN["count"]]
         flags = np.where(sampled, FLAG_SAMPLED, 0)
         only_sample = late & ~np.isfinite(norms)
@@ -145,6 +147,7 @@ class Collected:
             flags[is_gradient] |= FLAG_SCALED
         else:
             norms[is_gradient] /= self.scale
+        norms[in_sample] = _norms(stats[in_sample])  # of values that were divided
         stats[:, COLUMN["norm"]] = norms
         stats[:, COLUMN["flags"]] = flags
 
@@ -165,15 +168,33 @@ class Collected:
             stats[[place[row] for row in used], COLUMN["update"]] = ratio
 
 
+def _norms(stats: Any) -> Any:
+    """Norms of tensors whose samples have all their values."""
+    count, mean, std, nan, inf = (
+        stats[:, COLUMN[name]].astype(np.float64) for name in ("count", "mean", "std", "nan", "inf")
+    )
+    return np.where(nan > 0, np.nan, np.where(inf > 0, np.inf, np.sqrt(count * (mean**2 + std**2))))
+
+
 def _joined(rows: list[Row]) -> Row:
+    values = torch.cat([row.values for row in rows])
     squares = [row.squares for row in rows]
-    total = None if any(one is None for one in squares) else sum(squares)
-    result = Row(torch.cat([row.values for row in rows]), total, sum(row.num_elements for row in rows))
+    if all(one is IN_SAMPLE for one in squares):
+        total: Any = IN_SAMPLE
+    elif any(one is None for one in squares):
+        total = None
+    else:
+        total = sum(_square(row) for row in rows)
+    result = Row(values, total, sum(row.num_elements for row in rows))
     result.nan, result.inf = sum(row.nan for row in rows), sum(row.inf for row in rows)
     result.saturating = rows[0].saturating
     known = [float(row.dead) for row in rows if row.dead is not None]
     result.dead = sum(known) / len(known) if known else None
     return result
+
+
+def _square(row: Row) -> Any:
+    return torch.dot(row.values, row.values) if row.squares is IN_SAMPLE else row.squares
 
 
 def _event(rows: list[Row]) -> Callable[[], Any] | None:

@@ -59,10 +59,16 @@ class Watcher(LoopListener):
         self._num_eval, self._last_was_eval = 0, False
         self._sentinels: list[Any] = []
         self._stepped: set[int] = set()  # parameters that optimizers have stepped in the open step
-        self._place_sentinels(model)
-        listen(self)
-        roots.watch_calls(model, self._called)
+        self.start()
         weakref.finalize(model, roots.forget_calls, id(model), type(model)).atexit = False
+
+    def start(self) -> None:
+        """Look at the model from now on; again after ``stop``, too."""
+        model = self._model()
+        if model is not None:
+            self._place_sentinels(model)
+            listen(self)
+            roots.watch_calls(model, self._called)
 
     @property
     def model(self) -> Module | None:
