@@ -43,3 +43,18 @@ def test_modules_compiled_in_place_can_run_plain() -> None:
         assert not private.is_compiled(model)
     assert private.is_compiled(model)
     assert private.original_of(torch.compile(model, backend="eager")) is model  # type: ignore[arg-type]
+
+
+def test_the_end_of_a_backward_pass() -> None:
+    """Without it gradients of parameters are logged before DistributedDataParallel has averaged them."""
+    order: list[str] = []
+    engine = torch.autograd.Variable._execution_engine
+    weight = torch.ones(2, requires_grad=True)
+
+    def first(_: torch.Tensor) -> None:
+        assert private.at_end_of_backward(lambda: order.append("ours"))
+        engine.queue_callback(lambda: order.append("queued later, by somebody else"))
+
+    weight.register_post_accumulate_grad_hook(first)
+    weight.sum().backward()
+    assert order == ["queued later, by somebody else", "ours"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -165,15 +166,22 @@ RANKS = """
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     parallel = nn.parallel.DistributedDataParallel(model)
     w = tl.watch(model, log_freq=1, backend="store", dir=sys.argv[1])
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-5)
     torch.manual_seed(rank)
+    norms = []
     for step in range(5):
-        loss = parallel(torch.randn(3, 4) + 100 * rank).square().mean()
         optimizer.zero_grad()
+        if step == 3:  # gradients are added up here before they are averaged: a step more for the watch
+            with parallel.no_sync():
+                parallel(torch.randn(3, 4)).square().mean().backward()
+            norms.append(model[2].weight.grad.norm().item())
+        loss = parallel(torch.randn(3, 4) + 100 * rank).square().mean()
         loss.backward()
+        norms.append(model[2].weight.grad.norm().item())
         optimizer.step()
         w.log(loss=loss)
     w.stop()
+    (w.folder / f"norms-{rank}").write_text(repr(norms))
     dist.destroy_process_group()
 """
 
@@ -193,11 +201,17 @@ def test_torchrun_with_two_processes(tmp_path: Path) -> None:
         assert first.ranks == second.ranks == [0, 1]
         for run, mean in ((first, 0), (second, 100)):
             rows = run.rows("(model):1/input/0")
-            assert rows.steps.tolist() == list(range(5))
-            assert abs(rows["mean"].mean() - mean) < 2, "each process has seen its own batches"
+            assert rows.steps.tolist() == list(range(6))
+            assert abs(rows["mean"][:3].mean() - mean) < 2, "each process has seen its own batches"
             assert len(run.scalars("loss").steps) == 5
         weights = [run.rows("2/param/weight")["norm"].tolist() for run in (first, second)]
         assert weights[0] == weights[1], "and the same parameters"
+        averaged = [run.rows("2/param_grad/weight")["norm"].tolist() for run in (first, second)]
+        assert [one == other for one, other in zip(*averaged, strict=True)] == [True] * 3 + [False] + [True] * 2
+        for rank, run in enumerate((first, second)):
+            seen = run.rows("2/param_grad/weight")["norm"].tolist()
+            told = ast.literal_eval((folder / f"norms-{rank}").read_text())
+            assert seen == pytest.approx(told, rel=1e-5), "gradients are the averaged ones, which the optimizer sees"
 
 
 def test_no_internet_is_needed(tmp_path: Path) -> None:

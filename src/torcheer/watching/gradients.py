@@ -7,11 +7,11 @@ it is saved. Nodes go with their graph, and so do their hooks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from torcheer.capture.torch.private import at_end_of_backward
 from torcheer.watching.sampling import Sampler
 from torcheer.watching.step import GRADIENT, LoggedStep
 
@@ -54,7 +54,11 @@ def follow(tensor: Tensor, hook: OfActivation) -> Any:
 
 
 class OfParameters:
-    """Takes ``.grad`` of parameters as soon as it is complete for a backward pass, while it is in the cache."""
+    """Takes ``.grad`` of parameters as soon as it is complete for a backward pass, while it is in the cache.
+
+    Where several processes train together, ``.grad`` becomes the mean of theirs only when the backward pass ends; so it
+    is taken then.
+    """
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -62,10 +66,14 @@ class OfParameters:
         self._hooked: dict[int, tuple[Tensor, list[int]]] = {}  # id → a parameter with a hook, its series
         self._handles: list[Any] = []
         self._rows: dict[int, int] = {}  # id of a parameter → the row of its gradient
+        self._is_shared = False  # with other processes
+        self._came: dict[int, Tensor] = {}  # parameters whose gradient is to be taken when the backward pass ends
 
     def start(self, step: LoggedStep, parameters: dict[int, tuple[Tensor, list[int]]]) -> None:
         """parameters: by id, each with the series that show its gradient."""
         self._step, self._rows = step, {}
+        self._came.clear()
+        self._is_shared = _trains_with_others()
         wanted = {number: one for number, one in parameters.items() if one[0].requires_grad and one[0].is_leaf}
         if wanted.keys() == self._hooked.keys():
             for number, (_, series) in wanted.items():
@@ -73,36 +81,52 @@ class OfParameters:
             return
         self.stop()
         self._step, self._hooked = step, wanted
-        for parameter, series in wanted.values():
-            self._handles.append(parameter.register_post_accumulate_grad_hook(self._hook(series)))
+        for parameter, _ in wanted.values():
+            self._handles.append(parameter.register_post_accumulate_grad_hook(self._hook))
 
     def take_present(self) -> None:
         """Take what is there: this was started in the middle of a backward pass."""
-        for parameter, series in self._hooked.values():
-            self._hook(series)(parameter)
+        for parameter, _ in self._hooked.values():
+            self._hook(parameter)
 
-    def _hook(self, series: list[int]) -> Callable[[Tensor], None]:
-        take = self._sampler.row
+    def _hook(self, parameter: Tensor) -> None:
+        if not self._is_shared:
+            self._take(parameter)
+            return
+        is_first = not self._came
+        self._came[id(parameter)] = parameter
+        if is_first and not at_end_of_backward(self._take_all):
+            self._take_all()
 
-        def hook(parameter: Tensor) -> None:
-            step, gradient = self._step, parameter.grad
-            if step is None or not step.is_open or gradient is None:
-                return
-            row = take(gradient)
-            if row is None:
-                return
-            known = self._rows.get(id(parameter))
-            if known is None:
-                self._rows[id(parameter)] = number = step.add(row, GRADIENT)
-                step.series.extend((one, number) for one in series)
-            else:
-                step.rows[known] = row  # a further backward pass has added to the same .grad
+    def _take_all(self) -> None:
+        came = list(self._came.values())
+        self._came.clear()
+        for parameter in came:
+            self._take(parameter)
 
-        return hook
+    def _take(self, parameter: Tensor) -> None:
+        step, gradient = self._step, parameter.grad
+        if step is None or not step.is_open or gradient is None:
+            return
+        row = self._sampler.row(gradient)
+        if row is None:
+            return
+        known = self._rows.get(id(parameter))
+        if known is None:
+            self._rows[id(parameter)] = number = step.add(row, GRADIENT)
+            step.series.extend((one, number) for one in self._hooked[id(parameter)][1])
+        else:
+            step.rows[known] = row  # a further backward pass has added to the same .grad
 
     def stop(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
         self._hooked.clear()
+        self._came.clear()
         self._step = None
+
+
+def _trains_with_others() -> bool:
+    distributed = torch.distributed
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1

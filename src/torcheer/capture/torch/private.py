@@ -37,6 +37,7 @@ __all__ = [
     "TorchDispatchMode",
     "all_operator_names",
     "any_autocast",
+    "at_end_of_backward",
     "backward_runner",
     "current_node",
     "dispatch_mode_at",
@@ -304,6 +305,18 @@ def plain_override_checks(is_recording: Callable[[], bool]) -> Iterator[None]:
     finally:
         for module, name, original in replaced:
             setattr(module, name, original)
+
+
+def at_end_of_backward(call: Callable[[], None]) -> bool:
+    """Have ``call`` run when the backward pass that is running has ended, after all that others wait for there:
+    DistributedDataParallel for the gradients of other processes. False: that cannot be had, nothing will run."""
+    engine = getattr(torch.autograd.Variable, "_execution_engine", None)
+    queue = getattr(engine, "queue_callback", None)
+    if queue is None:
+        return False
+    # What is queued from there comes after what was queued in the meantime.
+    queue(lambda: queue(call))
+    return True
 
 
 _Runner = Callable[..., Any]
