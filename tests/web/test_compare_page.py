@@ -56,6 +56,7 @@ def comparison() -> dict[str, Any]:
         "heads": ["tensor([0.1, …])", "tensor([0.2, …])"],
         "confirmed": "B's op, given A's inputs, makes other values too.",
     }
+    same_numbers = {"distance": {**distance, "num_mismatched": 0, "max_abs": 1e-7, "max_rel": 1e-7}}
     same = [("input_1_0", 0.0), ("linear_1_1", 0.0), ("gelu_1_2", 1e-7), ("linear_2_3", 1e-8)]
     return {
         "kind": "comparison",
@@ -65,7 +66,8 @@ def comparison() -> dict[str, Any]:
         "first_divergence": first,
         "candidates": [],
         "outputs": [
-            {"path_a": "", "path_b": "", "verdict": "diverged", "distance": distance, "tolerance": 0, "reason": ""}
+            {"path_a": "", "path_b": "", "verdict": "diverged", "distance": distance, "tolerance": 0, "reason": ""},
+            {**same_numbers, "path_a": "hidden", "path_b": "state", "verdict": "equal", "tolerance": 0, "reason": ""},
         ],
         "gradients": [],
         "matches": [{"a": label, "b": label, "error": error, "layout": ""} for label, error in same],
@@ -121,6 +123,7 @@ def test_the_first_divergence_is_in_view_on_both_sides(compared: Page) -> None:
         "tensor([0.2, …])",
     ):
         expect(panel).to_contain_text(text)
+    expect(panel.get_by_role("row", name="hidden (B's state) equal 32 numbers agree to within 1.00e-7")).to_be_visible()
     panel.get_by_text("Stack 2").first.click()
     expect(panel).to_contain_text("train.py:3 in main")
 
@@ -174,6 +177,7 @@ def test_colours_say_what_has_no_counterpart_and_what_differs(compared: Page) ->
     matched, differing, unmatched = colour("op2", 0), colour("op4", 0), colour("op5", 1)
     assert len({tuple(each) for each in (matched, differing, unmatched)}) == 3
     assert differing[0] > differing[2] + 15
+    assert colour("op6", 0) == matched  # an output: red would say that it differs
     compared.get_by_role("button", name="By difference").click()
     expect(compared.get_by_label("Colours: difference")).to_be_visible()
     driver.wait_for_place(compared, colour="difference")
