@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -11,7 +12,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 import torcheer as tl
+from tests.unit.store.make_run import rows_of, series_of
 from tests.web.subjects import Explorer
+from torcheer.store import Writer
 from torcheer.views import history as history_view
 from torcheer.web.app import Activity, application
 from torcheer.web.shelf import Shelf
@@ -109,3 +112,25 @@ def test_a_run_is_read_on_by_cursor(explorer: Explorer) -> None:
     assert again["series"] is False
     _, rows = ask(explorer, f"{run}/series?series=1&since=190")
     assert min(rows["rows"][0]["last_steps"]) >= 190
+
+
+def test_every_process_of_a_run_is_shown(tmp_path: Path) -> None:
+    """Under torchrun process 0 starts the server; the others write beside it, and begin when they begin."""
+    shelf = Shelf([tmp_path])
+    writers = []
+    for rank in range(2):
+        writer = Writer(tmp_path / "run", rank)
+        writers.append(writer)
+        series = series_of(writer)
+        for step in range(3 + rank):
+            writer.add_step(rows_of(series, step))
+        writer.flush()
+        assert len(shelf.look()) == rank + 1
+    found = [shelf.run(number) for number in shelf.look()]
+    assert [one.title for one in found] == ["run · rank 0", "run · rank 1"]
+    assert [one.last_step() for one in found] == [2, 3]
+    assert [one.data({})["ranks"] for one in found] == [[0, 1], [0, 1]]
+    for writer in writers:
+        writer.close()
+    for one in found:
+        one.run.close()

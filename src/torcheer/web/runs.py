@@ -18,12 +18,13 @@ MOST_SERIES = 400  # in one request
 
 
 class RunSubject(Subject):
-    """A watched run. It may be growing."""
+    """A watched run as one of its processes saw it. It may be growing."""
 
     kind = "watch"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rank: int) -> None:
         super().__init__(path)
+        self._rank = rank
         self._run: Run | None = None
         self._guard = threading.Lock()
         self._cursor: str | None = None
@@ -32,12 +33,12 @@ class RunSubject(Subject):
     def run(self) -> Run:
         with self._guard:
             if self._run is None:
-                self._run = Run.open(self.path)
+                self._run = Run.open(self.path, self._rank)
             return self._run
 
     @property
     def title(self) -> str:
-        return self.run.name
+        return self.run.name if self.run.ranks == [0] else f"{self.run.name} · rank {self._rank}"
 
     def last_step(self) -> int | None:
         try:

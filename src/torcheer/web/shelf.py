@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from torcheer.errors import StoreError, TorcheerError
 from torcheer.record import file
 from torcheer.store import runs_in
+from torcheer.store.folder import ranks_in
 from torcheer.store.schema import MANIFEST
 from torcheer.web.answers import RequestError
 from torcheer.web.runs import RunSubject
@@ -22,7 +23,7 @@ class Shelf:
     def __init__(self, paths: Sequence[Path]) -> None:
         self._subjects: list[Subject] = []
         self._folders: list[Path] = []
-        self._runs: dict[Path, int] = {}
+        self._runs: dict[tuple[Path, int], int] = {}  # folder of a run, which of its processes
         self._guard = threading.Lock()
         for path in paths:
             self._add(path)
@@ -55,13 +56,19 @@ class Shelf:
             runs: list[int] = []
             for folder in self._folders:
                 for path in runs_in(folder):
-                    if path not in self._runs and _has_begun(path):
-                        self._runs[path] = len(self._subjects)
-                        self._subjects.append(RunSubject(path))
-                    if path in self._runs:
-                        runs.append(self._runs[path])
+                    runs.extend(self._ranks(path))
             others = [index for index in range(len(self._subjects)) if index not in runs]
             return [*others, *runs]
+
+    def _ranks(self, path: Path) -> Iterator[int]:
+        """Numbers of a run's processes; each has seen its own batches."""
+        for rank in ranks_in(path):
+            key = path, rank
+            if key not in self._runs and _has_begun(path, rank):
+                self._runs[key] = len(self._subjects)
+                self._subjects.append(RunSubject(path, rank))
+            if key in self._runs:
+                yield self._runs[key]
 
     def __getitem__(self, index: int) -> Subject:
         if not 0 <= index < len(self._subjects):
@@ -76,9 +83,9 @@ class Shelf:
         return subject
 
 
-def _has_begun(path: Path) -> bool:
+def _has_begun(path: Path, rank: int) -> bool:
     try:
-        subject = RunSubject(path)
+        subject = RunSubject(path, rank)
         subject.run.close()
     except StoreError:
         return False
