@@ -43,6 +43,7 @@ CHOICES = (
 REMEDIES = (
     "near_misses", "hint", "HINT", "RESTORE", "remedy", "near", "how_to_save", "_why_no_gradient", "_explain",
     "unsaved_text", "_why_unfinished", "_valid_positions", "NO_KEY", "near_or_all", "text_of", "_REMEDIES",
+    "NOT_STARTED",
 )  # fmt: skip
 BREAKS = re.compile(r"(?<=[a-z)\]}'\"`…]): |[.?!] |[,;] |—|\(| or | and ")
 ENDS = (".", "?", "…", ")")

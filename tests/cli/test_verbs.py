@@ -248,3 +248,9 @@ def test_profile_shows_the_columns_asked_for(folder: Path, capsys: pytest.Captur
     assert len(titles) >= 3
     assert main([*words, "--columns", "no_such"]) == 2
     assert "no_such" in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["trace", "nets_of_a_user.py:Net", "-i", "2x4", "--device", "nonsense"]
+    assert main(words) == 2
+    assert "--device nonsense: the model cannot be moved there (" in capsys.readouterr().err

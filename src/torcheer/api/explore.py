@@ -29,6 +29,7 @@ DEFAULT_PORT = 5000
 IDLE_S = 600.0  # how long a server that nobody looks at outlives the process that started it
 START_S = 60.0
 CONTENTS_LIMIT = 1 << 30  # bytes of tensors written for the explorer unless told otherwise
+NOT_STARTED = "The explorer's server did not start, and gave no reason."
 FRAME_HEIGHT = 640  # in a notebook, in CSS pixels
 # A result is shown by the view of the room it comes from.
 ROOMS = {"torcheer.profiling": "profile", "torcheer.diff": "comparison"}
@@ -135,10 +136,7 @@ def start_server(paths: Sequence[Path], *, port: int = DEFAULT_PORT, temporary: 
         if not address:
             process.wait(timeout=START_S)
             log.seek(0)
-            reason = log.read().strip() or "it gave no reason"
-            raise TorcheerError(
-                f"The explorer's server did not start: {reason.rstrip('.')}. Run `torcheer doctor` to see why."
-            )
+            raise TorcheerError(log.read().strip() or f"{NOT_STARTED} Run `torcheer doctor` to see what is missing.")
     return Server(address, process)
 
 

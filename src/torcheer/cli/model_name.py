@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import sys
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -98,6 +99,8 @@ def _module(name: Name) -> ModuleType:
     path = Path(name.place)
     if path.suffix == ".py" or path.is_file():
         return _module_of_file(path)
+    if path.suffix == ".tch" or os.sep in name.place:
+        raise CaptureError(f"There is no {name.place!r}. Give the path of a recording or of a Python file, from here.")
     _first_on_path(Path.cwd())
     try:
         return import_module(name.place)

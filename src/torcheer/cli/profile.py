@@ -34,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="timed runs (5)")
     parser.add_argument("--fake", action="store_true", help="compute nothing: shapes, FLOPs and predicted memory")
-    parser.add_argument("--sort", metavar="COLUMN", help="order rows by a column, falling: time, memory, flops, …")
+    parser.add_argument(
+        "--sort", metavar="COLUMN", help="order rows by a column, falling: time, flops, needed, saved, …"
+    )
     parser.add_argument("--depth", type=int, metavar="N", help="how many levels of modules to show (all)")
     parser.add_argument("--columns", metavar="NAMES", help="which columns, with commas between: output,saved,needed,…")
     parser.add_argument("--ops", action="store_true", help="show the operations of each module too")

@@ -51,6 +51,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def make(given: Any, step: Step, *, needs_input: bool = True) -> Subject:
     """Make the model and its inputs."""
+    if is_recording(given.model):
+        raise CaptureError(
+            f"{given.model} is a recording, and `torcheer {given.verb}` runs a model. Give the model, or read the "
+            f"recording: torcheer summary {given.model}, torcheer open {given.model}."
+        )
     for text in given.input:
         inputs.parse(text)  # a misspelt one is told before anything takes long
     if needs_input and not given.input:
@@ -75,7 +80,17 @@ def made(name: str, given: Any) -> Any:
         of_given.load_weights(model, given.weights)
     if given.eval:
         model.eval()
-    return model if given.device is None else model.to(given.device)
+    return model if given.device is None else _moved(model, given.device)
+
+
+def _moved(model: Any, device: str) -> Any:
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # PyTorch raises each of them for some device
+        raise CaptureError(
+            f"--device {device}: the model cannot be moved there ({str(error).splitlines()[0]}). Name another: "
+            "`torcheer doctor` lists the devices of this machine."
+        ) from None
 
 
 def is_recording(path: str) -> bool:

@@ -16,6 +16,7 @@ import zlib
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class Run:
         self.folder, self.rank = folder, rank
         self.facts: dict[str, Any] = read_manifest(folder)  # of run.json: "name", "created", "id", "options", …
         self._connection = open_to_read(folder, rank)
+        finalize(self, self._connection.close)  # of a run that nobody closes
         self._guard = threading.Lock()
         self._series: dict[int, Series] = {}
 

@@ -125,7 +125,7 @@ def to_text(
     """The tree as a table, with the totals and notes under it."""
     chosen = _chosen(data, columns)
     if sort is not None:
-        _known(data, sort)
+        sort = str(_known(data, sort)["name"])
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     table.add_column("module", no_wrap=True)
     for column in chosen:
@@ -150,13 +150,14 @@ def _chosen(data: dict[str, Any], names: tuple[str, ...] | None) -> list[dict[st
 
 
 def _known(data: dict[str, Any], name: str) -> dict[str, Any]:
-    for column in data["columns"]:
-        if column["name"] == name:
-            return dict(column)
+    for key in ("name", "title"):  # a reader of the table knows what stands over a column
+        for column in data["columns"]:
+            if column[key] == name:
+                return dict(column)
     measured = [column["name"] for column in data["columns"]]
     if any(column.name == name for column in COLUMNS):
         raise LookupKeyError(f"The column {name!r} was not measured in this run. There are: {', '.join(measured)}.")
-    raise LookupKeyError(f"A profile has no column {name!r}.{near_or_all(name, measured)}")
+    raise LookupKeyError(f"A profile has no column {name!r}.{near_or_all(name, measured, limit=len(measured))}")
 
 
 def _in_order(rows: list[dict[str, Any]], sort: str | None, depth: int | None) -> list[tuple[dict[str, Any], str]]:

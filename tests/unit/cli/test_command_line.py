@@ -263,3 +263,42 @@ def test_shell_completes_verbs_options_and_choices(line: str, expected: set[str]
         COMP_TYPE="9",
     )
     assert set(answer.read_text(encoding="utf-8").split("\n")) == expected
+
+
+# -- what a stranger gets wrong ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["summary", "nope.tch"], "There is no 'nope.tch'. Give the path of a recording"),
+        (
+            ["profile", "RUN"],
+            "is a recording, and `torcheer profile` runs a model. Give the model, or read the recording",
+        ),
+        (["trace", "RUN", "-i", "1x3"], "is a recording, and `torcheer trace` runs a model."),
+        (["open", "notes.txt"], "notes.txt is neither a recording nor the folder of a watched run. Give what"),
+    ],
+)
+def test_the_wrong_thing_is_named_and_the_right_one_too(
+    recording: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(recording.parent)
+    Path("notes.txt").touch()
+    assert command.main([word.replace("RUN", str(recording)) for word in words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_verbs_compare_recordings_without_torch(recording: Path) -> None:
+    """Arrays of make_record are not the point: that the verb answers 0, 1 or 2 and imports no framework is."""
+    words = ["compare", str(recording), str(recording), "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", NO_TORCH.format(words=words)],
+        env={**os.environ, "PYTHONPATH": SOURCES},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "torch was imported" not in done.stderr
+    assert json.loads(done.stdout)["exit"] == done.returncode

@@ -23,7 +23,7 @@ def version() -> str:
 
 def devices() -> list[str]:
     """The devices models can run on, in words."""
-    found = [f"CPU, {torch.get_num_threads()} threads"]
+    found = [f"CPU, {counted_text(torch.get_num_threads(), 'thread')}"]
     found += [f"cuda:{number}, {torch.cuda.get_device_name(number)}" for number in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
         found.append("mps")
