@@ -171,7 +171,7 @@ def _in_order(rows: list[dict[str, Any]], sort: str | None, depth: int | None) -
             return
         children = list(row["children"])
         if sort is not None:
-            children.sort(key=lambda child: _sortable(rows[child]["values"][sort]), reverse=True)
+            children.sort(key=lambda child: _sort_key(rows, child, sort), reverse=True)
         for child in children:
             is_last = child == children[-1]
             visit(child, prefix + ("   " if is_last else "│  "), prefix + ("└─ " if is_last else "├─ "))
@@ -179,6 +179,13 @@ def _in_order(rows: list[dict[str, Any]], sort: str | None, depth: int | None) -
     if rows:
         visit(0, "", "")
     return found
+
+
+def _sort_key(rows: list[dict[str, Any]], index: int, sort: str) -> tuple[bool, Any]:
+    """A row's own figure; of one that has none, as of a ModuleList that nobody calls, the largest inside it."""
+    row = rows[index]
+    found = _sortable(row["values"][sort])
+    return found if found[0] or not row["children"] else max(_sort_key(rows, child, sort) for child in row["children"])
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:

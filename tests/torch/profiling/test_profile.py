@@ -180,3 +180,18 @@ def test_parts_of_a_report_read_as_text(report: Any) -> None:
     assert re.match(r"^conv2d_1_1:1 at .*: forward .*, 221.2 kFLOP forward", str(report.ops[0]))
     born = tl.profile(nn.Threshold(0.0, float("nan")), torch.zeros(2), measure="nan")
     assert str(born.alarms[0]) == born.alarms[0].text
+
+
+def test_a_list_of_modules_is_sorted_by_what_is_in_it() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(4, 4)
+            self.blocks = nn.ModuleList([nn.Linear(400, 4), nn.Linear(4, 400)])
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.blocks[1](self.head(self.blocks[0](x)))
+
+    table = tl.profile(Net(), torch.rand(8, 400), measure="memory").table(sort="needed", columns=("needed",))
+    places = [table.index(name) for name in ("blocks", "─ 1", "─ 0", "head")]
+    assert places == sorted(places), table

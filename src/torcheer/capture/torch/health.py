@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from torcheer.units import counted_text
+
 PRIVATE = Path(__file__).with_name("private.py")
 
 
