@@ -37,6 +37,10 @@ SIZE = {"width": 1366, "height": 768}
 ROUNDS = 3
 PARTS = re.compile("/(changes|series|scalars|subjects/[0-9]+$)")
 NOTE_LIVE = "14 strips are looked at; twice the rows of one step, which are"
+NUM_LARGE = 6  # of a model of 10,000 operations, which takes seconds for a step
+LARGE_COLUMNS = "0.0.first:1,0.0.second:1|50.5.first:1|99.9.second:1"
+LARGE_STRIPS = 31  # the first input has no gradient
+NUM_STRIPS = "(num) => document.querySelectorAll('canvas[aria-label*=\"histogram over steps\"]').length >= num"
 NUM_LIVE = 12  # steps logged while the page is open
 # In the page: from an action to the frame after the one that shows it. The worker answers in between.
 MEASURE = """
@@ -256,7 +260,7 @@ def live(browser: Browser, folder: Path, num_before: int) -> list[Line]:
     series = series_of(writer)
 
     def log(step: int) -> None:
-        writer.add_scalars(step, {"loss": 1 / (step + 1)})
+        writer.add_scalars(step, {"loss": 1 / (step + 1), "accuracy": 1 - 1 / (step + 2), "lr": 0.1})
         writer.add_step(rows_of(series, step))
 
     for step in range(num_before):
@@ -299,6 +303,40 @@ def live(browser: Browser, folder: Path, num_before: int) -> list[Line]:
             2 * new / 1000,
             f"{NOTE_LIVE} {new / 1000:.1f} KB",
         ),
+    ]
+
+
+def live_large(browser: Browser, folder: Path) -> list[Line]:
+    """A model of 10,000 operations while it trains, everything logged: 3,100 modules, 20,400 series."""
+    from torcheer.store import Run
+
+    trainer = [sys.executable, str(Path(__file__).with_name("train_large.py")), str(folder / "large"), str(NUM_LARGE)]
+    with subprocess.Popen(trainer, stdout=subprocess.PIPE, text=True) as training:
+        assert training.stdout is not None
+        path = Path(training.stdout.readline().strip())  # said once a step is written
+        with Run.open(path) as run, browser.page([path], f"#columns={LARGE_COLUMNS}&heat=output+norm") as page:
+            page.wait_for_function(NUM_STRIPS, arg=LARGE_STRIPS)
+            shown_s = page.evaluate("() => performance.now()") / 1000
+            page.wait_for_timeout(500)
+            page.evaluate(WATCH_FRAMES)
+            seconds = []
+            last = run.last_step or 0
+            while training.poll() is None and len(seconds) < NUM_LARGE:
+                if (run.last_step or 0) == last:
+                    time.sleep(0.01)
+                    continue
+                start, last = time.perf_counter(), run.last_step or 0
+                page.wait_for_function(SAYS_STEP, arg=last)
+                seconds.append(time.perf_counter() - start)
+            frame = page.evaluate("() => Math.max(...window.frames_ms)")
+            dragged = page.evaluate(FRAMES, "pan")
+        training.terminate()
+    note = f"worst of {len(seconds)}; median {median(seconds):.2f} s"
+    return [
+        Line("watching a model of 10,000 ops: histograms on screen", shown_s, "s", None, "while it trains"),
+        Line("watching 10,000 ops: a written step on screen", max(seconds), "s", 1, note),
+        Line("watching 10,000 ops: longest frame", frame, "ms", 50, f"while {len(seconds)} steps came"),
+        Line("watching 10,000 ops: longest frame of a pan", dragged, "ms", 50, "while it trains"),
     ]
 
 
@@ -369,6 +407,8 @@ def measure(folder: Path, recordings: Path, rows: set[str]) -> Iterator[Line]:
             yield from live(browser, folder, 400)
         if wanted("long"):
             yield from live(browser, folder, 100_000)
+        if wanted("large"):
+            yield from live_large(browser, folder)
     if wanted("svg"):
         yield from static_pictures()
     if wanted("size"):
@@ -383,7 +423,7 @@ def main() -> int:
     parser.add_argument(
         "--rows",
         default="",
-        help="only some of: first, expand, use, file, live, long (two minutes of writing), svg, size",
+        help="only some of: first, expand, use, file, live, long, large, svg, size",
     )
     parser.add_argument("--recordings", type=Path, help="keep what is recorded there, and use it the next time")
     given = parser.parse_args()

@@ -134,3 +134,29 @@ def test_every_process_of_a_run_is_shown(tmp_path: Path) -> None:
         writer.close()
     for one in found:
         one.run.close()
+
+
+def test_of_a_long_curve_what_it_is_drawn_from(explorer: Explorer) -> None:
+    run = f"api/subjects/{explorer.subject_of('first')}"
+    _, whole = ask(explorer, f"{run}/scalars?name=loss")
+    _, thin = ask(explorer, f"{run}/scalars?name=loss&columns=10")
+    assert len(whole["loss"]["steps"]) == 200
+    assert 10 <= len(thin["loss"]["steps"]) <= 32
+    assert (thin["loss"]["steps"][0], thin["loss"]["steps"][-1]) == (0, 199)
+    assert min(thin["loss"]["values"]) == min(whole["loss"]["values"])
+    assert max(thin["loss"]["values"]) == max(whole["loss"]["values"])
+    of = dict(zip(whole["loss"]["steps"], whole["loss"]["values"], strict=True))
+    assert all(of[step] == value for step, value in zip(thin["loss"]["steps"], thin["loss"]["values"], strict=True))
+
+
+def test_statistics_at_a_step_of_one_kind(explorer: Explorer) -> None:
+    run = f"api/subjects/{explorer.subject_of('first')}"
+    _, overview = ask(explorer, run)
+    _, found = ask(explorer, f"{run}/at?step=60&kind=output&stats=norm")
+    kinds = {one["id"]: one["kind"] for one in overview["series"]}
+    assert {kinds[one] for one in found["series"]} == {"output"}
+    assert list(found["stats"]) == ["norm"]
+    assert len(found["stats"]["norm"]) == len(found["series"]) == 4
+    status, answer = ask(explorer, f"{run}/at?stats=nrom")
+    assert status == 400
+    assert "There is no statistic 'nrom'" in answer["error"]["message"]

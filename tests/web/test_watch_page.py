@@ -135,11 +135,30 @@ def test_an_alert_leads_to_its_module_and_step(run: Page) -> None:
     expect(column(run, 0).get_by_role("region", name="Module act")).to_be_visible()
 
 
-def test_another_run_is_laid_over_the_scalars(run: Page) -> None:
-    other = run.get_by_role("button", name="+ second")
+def test_another_run_is_laid_over_scalars_and_histograms(run: Page) -> None:
+    other = run.get_by_role("button", name="second").last  # the first one leads to its own page
     other.click()
     expect(other).to_have_attribute("aria-pressed", "true")
     run.wait_for_function("() => document.querySelectorAll('.u-wrap').length === 2")
+    strip = column(run, 0).get_by_role("img", name="Output 0: histogram over steps 0 to 199")
+    expect(strip).to_have_attribute("aria-label", re.compile("over it second$"))
+    # Its three lines have the colour of its button; its numbers are those of its last step: sin(119 / 50) + 0.5.
+    colour = other.locator(".swatch").evaluate("(one) => getComputedStyle(one).backgroundColor")
+    count = """(canvas, colour) => {
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        const wanted = colour.match(/\\d+/g).map(Number);
+        let count = 0;
+        for (let at = 0; at < data.length; at += 4) count += wanted.every((value, i) => data[at + i] === value);
+        return count;
+    }"""
+    run.wait_for_function(
+        f"([canvas, colour]) => ({count})(canvas, colour) > 100", arg=[strip.element_handle(), colour]
+    )
+    figure = column(run, 0).get_by_role("figure").filter(has_text="Output 0").first
+    expect(figure.locator(".over")).to_have_text("second1.19 ± 1.05")
+    other.click()
+    expect(figure.locator(".over")).to_have_count(0)
+    assert strip.evaluate(count, colour) == 0
 
 
 def test_validation_has_its_own_strips(run: Page) -> None:

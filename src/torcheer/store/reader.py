@@ -133,6 +133,8 @@ class Run:
 
     def find(self, key: str | int, lane: str | None = None) -> Series:
         """A series by its id, or by its name (``fc1:1/output/0``); training rather than evaluation."""
+        if isinstance(key, int) and lane is None and key in self._series:
+            return self._series[key]  # known: a model of 10,000 operations has 20,000 to look through
         known = self.series
         found = [one for one in known if key in (one.id, one.name) and lane in (None, one.lane)]
         if not found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +47,8 @@ class Series:
 
     def facts(self) -> dict[str, Any]:
         """All of it as plain data."""
-        return {**asdict(self), "shape": list(self.shape), "name": self.name}
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__}  # asdict takes a second for 20,000
+        return {**own, "shape": list(self.shape), "name": self.name}
 
     @classmethod
     def from_facts(cls, number: int, facts: dict[str, Any]) -> Series:

@@ -7,6 +7,8 @@ somebody looks at, and after a change only what is new. ``docs/design/explorer.m
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,20 +57,48 @@ def rows_of(run: Run, series: int, since: int | None = None, columns: int | None
     return {"series": series, **_plain(rows)}
 
 
-def scalars_of(run: Run, name: str, since: int | None = None) -> dict[str, Any]:
-    """Return a number over the steps it was logged at."""
+def scalars_of(run: Run, name: str, since: int | None = None, columns: int | None = None) -> dict[str, Any]:
+    """Return a number over the steps it was logged at.
+
+    columns: of so many stretches only the least, the greatest and the first NaN of each: what a curve is drawn from.
+    """
     scalars = run.scalars(name, since=since)
-    return {"steps": scalars.steps.tolist(), "values": _short(scalars.values), "times": scalars.times.tolist()}
+    kept = slice(None) if columns is None else _extremes(scalars.values, columns)
+    return {
+        "steps": scalars.steps[kept].tolist(),
+        "values": _short(scalars.values[kept]),
+        "times": scalars.times[kept].tolist(),
+    }
 
 
-def at_step(run: Run, step: int | None, lane: str) -> dict[str, Any]:
-    """Return one statistic of all series at a step: what a graph is coloured by."""
+def at_step(
+    run: Run, step: int | None, lane: str, names: Sequence[str] = STATISTICS, kind: str | None = None
+) -> dict[str, Any]:
+    """Return statistics of all series, or of those of a kind, at a step: what a graph is coloured by."""
     rows = run.at(step, lane)
     if rows is None:
         return {"step": None, "series": [], "stats": {}}
-    stats = rows.stats[rows.rows]
-    columns = {name: _short(stats[:, place]) for place, name in enumerate(STATISTICS)}
-    return {"step": rows.step, "series": rows.series.tolist(), "stats": columns}
+    series, stats = rows.series, rows.stats[rows.rows]
+    if kind is not None:
+        wanted = np.isin(series, [one.id for one in run.series if one.kind == kind])
+        series, stats = series[wanted], stats[wanted]
+    columns = {name: _short(stats[:, place]) for place, name in enumerate(STATISTICS) if name in names}
+    return {"step": rows.step, "series": series.tolist(), "stats": columns}
+
+
+def _extremes(values: np.ndarray[Any, Any], columns: int) -> np.ndarray[Any, Any]:
+    """Return which values a curve of so many columns needs, in their order."""
+    if len(values) <= 2 * columns:
+        return np.arange(len(values))
+    kept = {0, len(values) - 1}
+    bounds = np.linspace(0, len(values), columns + 1).astype(int)
+    for first, end in pairwise(bounds):
+        missing = np.isnan(values[first:end])
+        if missing.any():
+            kept.add(first + int(missing.argmax()))
+        if not missing.all():
+            kept |= {first + int(np.nanargmin(values[first:end])), first + int(np.nanargmax(values[first:end]))}
+    return np.array(sorted(kept))
 
 
 def _plain(rows: Rows) -> dict[str, Any]:

@@ -69,12 +69,15 @@ DESCRIPTION: dict[str, Any] = {
             _SUBJECT,
             _parameter("name", "Only this one", "string"),
             _parameter("since", "Only what came after this step"),
+            _parameter("columns", "Least, greatest and first NaN of so many stretches; not given: every number"),
         ),
         "/api/subjects/{id}/at": _get(
             "Of a watched run: statistics of all series at a step",
             _SUBJECT,
             _parameter("step", "The step; not given: the newest"),
             _parameter("lane", "Which lane: train if not given", "string"),
+            _parameter("kind", "Only series of this kind: output, param_grad, …", "string"),
+            _parameter("stats", "Names of statistics, with commas between them; not given: all", "string"),
         ),
         "/api/events": _get(
             "Server-sent events: a subject has grown, and up to which step", content="text/event-stream"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torcheer.errors import StoreError
-from torcheer.store import Run
+from torcheer.store import STATISTICS, Run
 from torcheer.views import watch
 from torcheer.web.answers import RequestError, number
 from torcheer.web.subjects import Subject
@@ -67,10 +67,11 @@ class RunSubject(Subject):
         return {"last_step": self.run.last_step, "rows": rows}
 
     def scalars(self, options: Mapping[str, str]) -> dict[str, Any]:
-        """Numbers by name over steps, those since a step if one is given."""
+        """Numbers by name over steps, those since a step if one is given; all of them, or those a curve needs."""
         since = number(options, "since", -1, -1)
+        columns = number(options, "columns", MOST_COLUMNS, 1, MOST_COLUMNS) if "columns" in options else None
         names = [options["name"]] if "name" in options else self.run.scalar_names
-        return {name: watch.scalars_of(self.run, name, since if since >= 0 else None) for name in names}
+        return {name: watch.scalars_of(self.run, name, since if since >= 0 else None, columns) for name in names}
 
     def changes(self, options: Mapping[str, str]) -> dict[str, Any]:
         """What is new since a cursor: where to read on, and the few things that are told at once."""
@@ -90,9 +91,13 @@ class RunSubject(Subject):
         }
 
     def at(self, options: Mapping[str, str]) -> dict[str, Any]:
-        """Statistics of all series at a step, the newest if none is given."""
+        """Statistics of all series at a step, the newest if none is given; all, or those named."""
         step = number(options, "step", -1, -1)
-        return watch.at_step(self.run, step if step >= 0 else None, options.get("lane", "train"))
+        names = options["stats"].split(",") if "stats" in options else STATISTICS
+        if unknown := set(names) - set(STATISTICS):
+            raise RequestError(400, f"There is no statistic {min(unknown)!r}; there are {', '.join(STATISTICS)}.")
+        lane, kind = options.get("lane", "train"), options.get("kind")
+        return watch.at_step(self.run, step if step >= 0 else None, lane, names, kind)
 
     def _versions(self) -> list[tuple[int, str, int]]:
         return self.run.structure_versions

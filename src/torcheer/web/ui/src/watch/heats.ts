@@ -26,10 +26,24 @@ export function legendOf(heat: string): readonly [string, string, string] | null
   return stat === "nan" ? [name, "none", "some"] : stat === "dead" ? [name, "0 %", "100 %"] : [name, "least", "most, logarithmic"];
 }
 
+/** What to ask for: the series and statistics that a heat is made of. */
+export function wantedFor(heat: string): { kind: string; stats: string } {
+  const [kind, stat] = heat.split(" ");
+  return { kind, stats: stat === "nan" ? "nan,inf" : stat };
+}
+
+let known: { series: readonly SeriesFacts[]; byId: Map<number, SeriesFacts> } | undefined;
+
+/** Made once for a list: a large model has 20,000 series, and steps come every second. */
+function byId(series: readonly SeriesFacts[]): Map<number, SeriesFacts> {
+  if (known?.series !== series) known = { series, byId: new Map(series.map((one) => [one.id, one])) };
+  return known.byId;
+}
+
 /** Shares stay shares; norms are put on a logarithmic scale between the least and the greatest. */
 export function heatsAt(found: AtStep, series: readonly SeriesFacts[], heat: string): Map<string, number> {
   const [kind, stat] = heat.split(" ");
-  const facts = new Map(series.map((one) => [one.id, one]));
+  const facts = byId(series);
   const amounts = new Map<string, number>();
   found.series.forEach((id, at) => {
     const one = facts.get(id);

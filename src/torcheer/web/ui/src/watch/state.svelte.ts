@@ -5,6 +5,8 @@ import { withRows, withScalars, type Changes, type Overview, type Rows, type Sca
 
 const COLUMNS = 200;
 const MOST_ROWS = 480; // beyond, rows are read again, coarser
+const POINTS = 500; // stretches of a curve, two or three points each
+const MOST_POINTS = 3000; // beyond, curves are read again
 
 export class RunState {
   overview = $state.raw<Overview | null>(null);
@@ -132,8 +134,10 @@ export class RunState {
 
   private async readScalars(since: number): Promise<void> {
     if (!this.source.live) return;
-    const found = await this.source.part<Record<string, Scalars>>(this.subject, "scalars", { since });
-    const now = new Map(this.scalars);
+    const isMuch = [...this.scalars.values()].some(({ steps }) => steps.length > MOST_POINTS);
+    const from = isMuch ? -1 : since;
+    const found = await this.source.part<Record<string, Scalars>>(this.subject, "scalars", { since: from, columns: POINTS });
+    const now = new Map(isMuch ? [] : this.scalars);
     for (const [name, scalars] of Object.entries(found)) now.set(name, withScalars(now.get(name), scalars));
     this.scalars = now;
   }
