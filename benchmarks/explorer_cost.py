@@ -206,7 +206,7 @@ def interactions(browser: Browser, path: Path) -> list[Line]:
             timed["search"].append(page.evaluate(MEASURE, SEARCH.format(text)))
         for where, key in (("close by", "+"), ("all of it in view", "f")):
             page.evaluate(MEASURE, KEY.format(key))
-            if key == "f":  # of a long graph, the first fit shows the start
+            if key == "f":  # of a long graph, the first fit shows what is looked at
                 page.evaluate(MEASURE, KEY.format(key))
             for kind in ("pan", "zoom"):
                 frame = page.evaluate(FRAMES, kind)

@@ -57,7 +57,7 @@ def wait_for_form(page: Page, item: str, form: str, nth: int = 0) -> Box:
 
 def on_screen(page: Page, item: str, nth: int = 0) -> Box:
     """Return where an item is, all of the graph being fitted on the screen if it would be beside it."""
-    for _ in range(2):  # of a long graph, the first fit shows the start
+    for _ in range(2):  # of a long graph, the first fit shows the part looked at
         box = seen(page, item, nth)
         x, y = box.middle
         area = graph_of(page, nth).bounding_box()

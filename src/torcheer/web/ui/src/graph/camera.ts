@@ -65,15 +65,18 @@ const READABLE_ZOOM = 0.25; // below it names are a few pixels high
 const MUCH_WIDER = 3;
 
 /**
- * All of a rectangle; of a long and narrow one, which would be a thin column, its start at the width of the screen. From
- * there, all of it: asking twice shows the column.
+ * All of a rectangle; of a long and narrow one, which would be a thin column, the part looked at, as wide as the screen.
+ * `wantsAll`: the column all the same.
  */
-export function fittedReadably(camera: Camera, rect: Rect, screen: Size): Camera {
+export function fittedReadably(camera: Camera, rect: Rect, screen: Size, wantsAll: boolean): Camera {
   const whole = fitted(rect, screen);
   const wide = opened(rect, screen, Math.min(1, (screen.width - 2 * MARGIN) / Math.max(rect.width, 1)));
   const isColumn = whole.zoom < READABLE_ZOOM && wide.zoom > MUCH_WIDER * whole.zoom;
-  const isThere = camera.x === wide.x && camera.y === wide.y && camera.zoom === wide.zoom;
-  return isColumn && !isThere ? wide : whole;
+  if (!isColumn || wantsAll) return whole;
+  const height = screen.height / wide.zoom;
+  const top = camera.y + screen.height / camera.zoom / 2 - height / 2; // what is in the middle stays there
+  const last = rect.y + rect.height + MARGIN / wide.zoom - height;
+  return { ...wide, y: Math.min(Math.max(top, wide.y), Math.max(last, wide.y)) };
 }
 
 /** A camera that has a rectangle in view: the same one if it is, else moved, and nearer if it would be too small. */

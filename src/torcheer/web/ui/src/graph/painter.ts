@@ -27,6 +27,8 @@ export const NO_MARKS: Marks = { selected: -1, hovered: -1, inflows: [], outflow
 
 const LEAST_TEXT = 5; // pixels
 const LEAST_INSIDE = 9; // pixels: a box smaller than this is drawn without what is in it
+const LEAST_WIDTH = 3; // pixels
+const LEAST_BORDER = 4; // pixels
 const LEAST_ROUTE = 3; // pixels
 const LEAST_ROUND = 14; // pixels: smaller boxes get square corners
 const MOST_ROUTES = 6000;
@@ -134,6 +136,11 @@ class Painter {
   private fillOf(box: Box): string {
     const item = this.graph.items[box.item];
     const look = this.marks.looks.get(item.id);
+    // Too small for a border: its colour is what is left of it.
+    if (Math.min(box.width, box.height) * this.camera.zoom < LEAST_BORDER && !(item.heat >= 0) && !this.marks.heats) {
+      const { border } = this.theme.roles[look ?? item.role];
+      return `${border}|${border}`;
+    }
     if (box.form === "open") return `${this.theme.open[box.depth % this.theme.open.length]}|${look ? this.theme.roles[look].border : this.theme.openBorder}`;
     const { fill, border } = this.theme.roles[look ?? item.role];
     const heat = this.marks.heats ? (this.marks.heats.get(item.id) ?? -1) : item.heat;
@@ -155,7 +162,8 @@ class Painter {
   private traceBox(index: number): void {
     const box = this.box(index);
     if (box.width * this.camera.zoom < LEAST_ROUND || this.visible.length > 4000) {
-      this.context.rect(box.x, box.y, box.width, box.height);
+      const width = Math.max(box.width, LEAST_WIDTH * this.pixel); // all of a long graph is a column, but one to be seen
+      this.context.rect(box.x + (box.width - width) / 2, box.y, width, box.height);
     } else {
       this.context.roundRect(box.x, box.y, box.width, box.height, 5);
     }
