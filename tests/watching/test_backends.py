@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
+import re
 import socket
 import struct
 import sys
@@ -160,6 +163,14 @@ def test_wandb_offline(watch: Any, wandb_run: Any, tmp_path: Path) -> None:
         assert row[f"{name}/bins"][0] == pytest.approx(rows["low"][number])
         assert row["torcheer/norm/fc1/param_grad/weight"] == pytest.approx(rows["norm"][number])
         assert row["torcheer/loss"] == 2.5
+    (page,) = tmp_path.rglob("media/html/torcheer/explorer*.html")
+    shown = page.read_text(encoding="utf-8")
+    assert shown.lower().startswith("<!doctype html>")
+    data = re.search(r'id="data">([^<]+)<', shown)
+    assert data is not None
+    told = json.loads(gzip.decompress(base64.b64decode(data[1])))["watch"]
+    assert told["last_step"] == 2
+    assert told["scalars"]["loss"]["values"] == [2.5] * 3, "the explorer, with the whole run"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

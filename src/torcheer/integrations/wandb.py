@@ -1,8 +1,8 @@
 """``tl.watch(model, backend="wandb")``: histograms, norms and numbers of a watched run in the active W&B run.
 
-The run's folder has everything; this is a copy of what W&B can show. Its step counter is the user's: rows wait for
-the user's next ``wandb.log`` and go along with it, as those of ``wandb.watch`` do. Where the user never logs, they are
-committed here.
+The run's folder has everything; this is a copy of what W&B can show. W&B's step counter is the user's: rows wait for the
+user's next ``wandb.log`` and go along with it, as those of ``wandb.watch`` do. Where the user never logs, they are
+committed here. With ``stop()``, or at the end of the script, the explorer follows: one page with the whole run.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from torcheer import shown
 from torcheer.errors import MissingExtraError, WatchError
-from torcheer.store import Series, StepRows
+from torcheer.store import Run, Series, StepRows
 from torcheer.store.schema import COLUMN
 from torcheer.watching.options import Options
 
@@ -36,7 +37,7 @@ class WandbBackend:
     """Sends rows to one W&B run."""
 
     def __init__(self, wandb: Any, run: Any, folder: Path) -> None:
-        self._wandb, self._run = wandb, run
+        self._wandb, self._run, self._folder = wandb, run, folder
         self._own_commits, self._waiting = 0, False
         self._step = -1
         run.define_metric(f"{PREFIX}/step")
@@ -61,8 +62,9 @@ class WandbBackend:
         self._log({f"{PREFIX}/step": step, **{f"{PREFIX}/{name}": value for name, value in values.items()}}, step)
 
     def close(self) -> None:
-        if self._waiting:
-            self._run.log({}, commit=True)
+        with Run.open(self._folder) as run:
+            page = self._wandb.Html(shown.html("watch", run), inject=False)
+        self._run.log({f"{PREFIX}/explorer": page}, commit=self._waiting)
 
     def _histogram(self, counts: Any, low: float, high: float) -> Any:
         if high <= low:
