@@ -1,7 +1,7 @@
 """``tl.watch(model, backend="wandb")``: histograms, norms and numbers of a watched run in the active W&B run.
 
-The run's folder has everything; this is a copy of what W&B can show. W&B's step counter is the user's: rows wait for the
-user's next ``wandb.log`` and go along with it, as those of ``wandb.watch`` do. Where the user never logs, they are
+The run's folder has everything; this is a copy of what W&B can show. W&B's step counter is the user's: rows wait for
+the user's next ``wandb.log`` and go along with it, as those of ``wandb.watch`` do. Where the user never logs, they are
 committed here. With ``stop()``, or at the end of the script, the explorer follows: one page with the whole run.
 """
 

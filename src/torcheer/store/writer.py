@@ -1,7 +1,7 @@
 """Writes one process's file of a run, from a thread of its own, one commit for each logged step.
 
-The training thread hands over work and goes on; it waits only when ``QUEUE_LENGTH`` steps have not been written
-yet, so what is in flight stays small: in memory, and in what a kill can cost. What fails in the thread (a full
+The training thread hands over a step and goes on; it waits only when the step before is not written yet, so one step
+is in flight: in memory, and in what a kill can cost. What fails in the thread (a full
 disk) stops the writing, never the training: ``failure`` says what happened, and the run on disk stays readable.
 """
 
@@ -25,7 +25,6 @@ from torcheer.store.folder import Lock, make_folder, open_to_write
 from torcheer.store.rows import pack_step
 from torcheer.store.series import Series, StepRows
 
-QUEUE_LENGTH = 2
 MAX_PENDING = 10_000  # numbers, notes and the like that wait for the next step
 IDLE_SECONDS = 0.25
 
@@ -50,7 +49,7 @@ class Writer:
         self.failure: str | None = None  # why nothing is written any more
         self._series = self._known_series()
         self._names = {name: number for number, name in self._rows("SELECT id, name FROM scalar_names")}
-        self._queue: queue.Queue[list[Work] | None] = queue.Queue(QUEUE_LENGTH)
+        self._queue: queue.Queue[list[Work] | None] = queue.Queue(1)
         self._pending: deque[Work] = deque()
         self._compactor = compact.Compactor(max_size_bytes)
         self._thread: threading.Thread | None = None
@@ -147,6 +146,7 @@ class Writer:
             # A daemon, so that a script which ends without a word ends; `close` waits for what is in flight.
             self._thread = threading.Thread(target=self._work, name="torcheer-writer", daemon=True)
             self._thread.start()
+        self._queue.join()
         self._queue.put(self._take_pending())
 
     def _take_pending(self) -> list[Work]:
