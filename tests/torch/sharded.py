@@ -208,6 +208,24 @@ def record(kind: str, bug: str, rank: int, folder: Path) -> None:
     history.save(folder / f"rank{rank}.tch", overwrite=True)
 
 
+def observe(kind: str, rank: int, folder: Path) -> None:
+    """Profile and watch a model: the profile of each rank into a file, the watched run into a store."""
+    model, x = spread(kind, "", rank)
+    report = tl.profile(model, x, backward=True, repeats=1)
+    report.to_json(folder / f"profile-{kind}-{rank}.json")
+    if rank == 0:
+        print(report)
+    watch = tl.watch(model, log_freq=1, backend="store", dir=folder / "watched", name=kind)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(model(x))
+        loss.backward()
+        optimizer.step()
+        watch.log(loss=loss)
+    watch.stop()
+
+
 def main(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -215,6 +233,9 @@ def main(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> None:
     for kind, bug in cases():
         if wanted(folder_of(kind, bug)):
             record(kind, bug, rank, folder / folder_of(kind, bug))
+    for kind in ("ddp", "fsdp", "tp"):
+        if wanted(f"observe-{kind}"):
+            observe(kind, rank, folder)
     dist.barrier()
     dist.destroy_process_group()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import torch
 import torcheer as tl
 from tests.torch import sharded
 from torcheer.errors import ComparisonError
+from torcheer.store import Run
 
 # ranks, words of the headline, line of source (a part of it), and what the weights tell where they are at hand
 FOUND: dict[str, tuple[tuple[int, ...], str, str, str]] = {
@@ -50,6 +52,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
+    (folder / "printed.txt").write_text(done.stdout)
     return folder
 
 
@@ -118,3 +121,37 @@ def test_wrong_sides_are_told(recordings: Path) -> None:
         tl.compare(ranks[0], [recordings / "tp" / "rank0.tch"])
     with pytest.raises(ComparisonError, match="pass x"):
         tl.compare(sharded.single("tp", ""), ranks)
+
+
+def test_every_rank_is_profiled_and_one_prints(recordings: Path) -> None:
+    """FLOPs are those of this process's part, memory that of its shards, and what has not arrived is no NaN."""
+    model, x = sharded.single("tp", ""), sharded.whole_input()
+    whole = tl.profile(model, x, backward=True, measure=("flops", "memory")).to_dict()["modules"][0]["total"]
+    for kind in ("ddp", "fsdp", "tp"):
+        for rank in range(2):
+            report = json.loads((recordings / f"profile-{kind}-{rank}.json").read_text())
+            for figure in ("flops_forward", "flops_backward"):
+                assert 2 * report["modules"][0]["total"][figure] == whole[figure], (kind, figure)
+            assert not report["findings"], kind
+            assert not report["coverage"]["uncounted"], kind
+            assert any(f"rank {rank} of 2" in note for note in report["notes"])
+            assert not any("other calls" in note for note in report["notes"]), kind
+    printed = (recordings / "printed.txt").read_text()
+    assert printed.count("FLOPs fwd") == 3, "one table for each model, not one for each rank"
+    assert printed.count("torcheer: watching") == 3
+
+
+def test_every_rank_is_watched(recordings: Path) -> None:
+    for kind in ("ddp", "fsdp", "tp"):
+        folder = recordings / "watched" / kind
+        with Run.open(folder) as first, Run.open(folder, rank=1) as second:
+            assert first.ranks == [0, 1]
+            prefix = "module.up" if kind == "ddp" else "up"
+            weights, gradients = (
+                [run.rows(f"{prefix}/{what}/weight")["norm"].tolist() for run in (first, second)]
+                for what in ("param", "param_grad")
+            )
+            assert len(weights[0]) == len(gradients[0]) == 3
+            # The same params on every rank, or each rank's shard of them.
+            assert (weights[0] == weights[1]) == (kind == "ddp")
+            assert gradients[0] != gradients[1]

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from torcheer import __version__
+from torcheer.cli import ranks
 from torcheer.cli.answer import FAILED, Answer, as_json, say, stdout_for_answer
 
 # Here and not in the verbs' modules, of which only the one that is asked for is imported.
@@ -86,12 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser(words).parse_args(words)
     if not given.json:
         answer, error = _run(given)
-        if error is None and answer.text:
+        if error is None and answer.text and ranks.speaks():
             _print(answer.text)
         return answer.code
     with stdout_for_answer() as out:
         answer, error = _run(given)
-        out.write(as_json(given.verb, answer, error).decode() + "\n")
+        if ranks.speaks():
+            out.write(as_json(given.verb, answer, error).decode() + "\n")
     return answer.code
 
 
@@ -104,8 +106,10 @@ def _run(given: Any) -> tuple[Answer, BaseException | None]:
     except Exception as error:  # noqa: BLE001 - the user's model may raise anything: exit code 2 and its traceback
         from torcheer.cli.failure import described  # only now is it needed
 
-        say(described(error))
+        say(ranks.named(described(error)))
         return Answer(code=FAILED), error
+    if not ranks.speaks():
+        return answer, None
     for note in answer.notes:
         say(f"note: {note}")
     for path in answer.files:

@@ -15,7 +15,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torcheer.cli import subject
+from torcheer.cli import ranks, subject
 from torcheer.cli.answer import DIFFERENT, Answer
 from torcheer.cli.progress import progress
 from torcheer.errors import CaptureError
@@ -67,7 +67,9 @@ def run(given: argparse.Namespace) -> Answer:
         )
     text = report.table(sort=given.sort, depth=given.depth, ops=given.ops, columns=_columns(given))
     has_nan = given.fail_on_nan and bool(report.alarms)
-    return Answer(text, report.to_dict(), _written(report, given), code=DIFFERENT if has_nan else 0)
+    return Answer(
+        text, report.to_dict(), _written(report, given) if ranks.speaks() else [], code=DIFFERENT if has_nan else 0
+    )
 
 
 def _columns(given: Any) -> tuple[str, ...] | None:

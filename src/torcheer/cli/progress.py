@@ -9,13 +9,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from torcheer.cli import ranks
+
 Step = Callable[[str], None]
 
 
 @contextmanager
 def progress(num_steps: int) -> Iterator[Step]:
     """Yields a function to be called with what begins now, ``num_steps`` times."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or not ranks.speaks():
         yield lambda _what: None
         return
     # Its import takes a moment, and most runs in scripts never need it.

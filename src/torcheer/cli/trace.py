@@ -4,6 +4,7 @@
   torcheer trace net.py:make -i ids=1x16:int64:1000 --backward --save none
   torcheer trace net.py:Net -i x.npy --layer features.6       print one layer
   torcheer trace net.py:Net -i 1x3x64x64 --draw net.svg       draw its graph
+  torchrun --nproc-per-node 2 --no-python torcheer trace net.py:make -i 4x8 -o ranks    one recording for each rank
 
 result: model, framework, num_ops, num_layers, num_modules, num_params, error, time_ns, recording, and
 `layers`: a list of {label, shape, dtype, module, source}
@@ -15,7 +16,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torcheer.cli import subject
+from torcheer.cli import ranks, subject
 from torcheer.cli.answer import FAILED, Answer, say
 from torcheer.cli.failure import described
 from torcheer.cli.progress import Step, progress
@@ -42,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> Answer:
-    subject.check_free(given.output, overwrite=given.overwrite)
+    output = None if given.output is None else ranks.recording_of(given.output)
+    subject.check_free(output, overwrite=given.overwrite)
     num_steps = 3 + given.backward + (given.output is not None) + (given.draw is not None)
     with progress(num_steps) as step:
         one = subject.make(given, step)
@@ -62,7 +64,7 @@ def _recorded(given: argparse.Namespace, one: subject.Subject, step: Step) -> An
         partial = getattr(error, "model_history", None)
         if partial is None:
             raise
-        say(described(error))
+        say(ranks.named(described(error)))
         answer = _answer(given, partial, step)
         answer.code = FAILED
         return answer
@@ -76,9 +78,12 @@ def _answer(given: argparse.Namespace, history: ModelHistory, step: Step) -> Ans
     files = []
     if given.output is not None:
         step("writing the recording")
-        history.save(given.output, overwrite=given.overwrite)
+        path = ranks.recording_of(given.output)
+        if ranks.rank() is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        history.save(path, overwrite=given.overwrite)
         files.append(str(given.output))
-    if given.draw is not None:
+    if given.draw is not None and ranks.speaks():
         step("drawing")
         history.draw(given.draw)
         files.append(str(given.draw))

@@ -38,6 +38,7 @@ class Builder:
         self._gradients = {row.value: row for row in record.gradients if row.value is not None}
         self._param_gradients = {row.param: row.size_bytes for row in record.gradients if row.param is not None}
         self._bad_values = self._values_not_finite()
+        self._parts = {part.value: part.shape for part in record.parts if part.value is not None}
         self._read = self._values_read()
 
     def report(self) -> Report:
@@ -154,7 +155,7 @@ class Builder:
             self.calls[op.call].own.num_ops += 1
 
     def _add_aten(self, op: Op) -> None:
-        flops = count(Call(self.record, op, self._read.__contains__))
+        flops = count(Call(self.record, op, self._read.__contains__, self._parts))
         read, written = self._moved(op)
         self.moved_bytes[1] += read + written
         targets = self._targets(op)

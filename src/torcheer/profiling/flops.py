@@ -9,7 +9,7 @@ they hold for runs without contents (fake execution) too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
@@ -27,8 +27,11 @@ class Flops(NamedTuple):
 class Call:
     """An ATen call as a formula sees it: shapes in place of tensors."""
 
-    def __init__(self, record: Record, op: Op, is_used: Callable[[int], bool]) -> None:
+    def __init__(
+        self, record: Record, op: Op, is_used: Callable[[int], bool], parts: Mapping[int, Shape] | None = None
+    ) -> None:
         self._values = record.values
+        self._parts = parts or {}  # of tensors spread over processes: the shapes that this one computes with
         self._op = op
         self._is_used = is_used
 
@@ -66,7 +69,7 @@ class Call:
         return any(item.path == path and self._is_used(item.value) for item in self._op.outputs)
 
     def _shape(self, value: int) -> Shape:
-        shape = self._values[value].shape
+        shape = self._parts.get(value) or self._values[value].shape
         if any(size < 0 for size in shape):
             raise UncountedError(f"a tensor of {self._op.function} has no fixed shape (it is nested)")
         return shape
@@ -109,6 +112,10 @@ _HEAVY = re.compile(
     r"(.*(mm|matmul|conv|convolution|attention|rnn|lstm|gru|multi_head|encoder_layer)(_|\.|$)"
     r"|_*linalg_|_*fft|cholesky|qr\b|svd|_*cdist|_trilinear|inverse|ormqr|lu_|tensordot|chain_)"
 )
+# Whose other operators take no work that is counted: PyTorch's own, and those that move tensors between processes.
+_COUNTED = frozenset(
+    {"aten", "prims", "prim", "profiler", "c10d", "_c10d_functional", "_c10d_functional_autograd", "fsdp"}
+)
 _LIGHT = frozenset({"aten._thnn_fused_lstm_cell", "aten._thnn_fused_gru_cell", "aten._fused_rms_norm"})
 
 
@@ -117,7 +124,7 @@ def is_heavy(function: str) -> bool:
     if function.rpartition(".")[0] in _LIGHT:
         return False
     namespace = function.partition(".")[0]
-    return namespace not in ("aten", "prims", "prim", "profiler") or _HEAVY.match(function) is not None
+    return namespace not in _COUNTED or _HEAVY.match(function) is not None
 
 
 def count(call: Call) -> Flops | None:

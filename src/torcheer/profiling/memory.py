@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
+from math import prod
 
 from torcheer.profiling.report import CallMemory, Point
 from torcheer.record.model import Record
@@ -63,8 +64,12 @@ class Memory:
         """What was there before the run and is in no other figure: params, buffers, inputs."""
         record = self.record
         found: dict[str, int] = {}
-        for param in record.params:
-            found[param.kind] = found.get(param.kind, 0) + (param.size_bytes or 0)
+        shares = {part.param: prod(part.shape) for part in record.parts if part.param is not None}
+        for index, param in enumerate(record.params):
+            size = param.size_bytes or 0
+            if index in shares:  # of a param that is spread over processes, this one has a part
+                size = size * shares[index] // max(param.num_elements or 1, 1)
+            found[param.kind] = found.get(param.kind, 0) + size
         inputs = {
             record.values[item.value].storage: record.values[item.value].size_bytes or 0
             for op in record.ops

@@ -15,6 +15,9 @@ def notes_of(report: Report, is_timed: bool) -> list[str]:
     notes = []
     if run.error is not None:
         notes.append(f"Partial: the run ended in {run.error}. What happened before it is shown.")
+    if run.rank is not None and (run.world_size or 1) > 1:
+        whole = " Params are counted whole, though it has a part of some." if report.record.parts else ""
+        notes.append(f"This is rank {run.rank} of {run.world_size}: what this process computed and held.{whole}")
     if report.uncounted:
         functions = ", ".join(one.function for one in report.uncounted[:4]) + (", …" * (len(report.uncounted) > 4))
         calls = counted_text(sum(one.num_calls for one in report.uncounted), "call")

@@ -55,16 +55,19 @@ class Finisher:
         record.values = self.flow.values
         record.sites = self.sites.sites
         self._close_calls()
-        record.parts = self._parts()
+        record.parts = self.new_parts() + self._param_parts()
         assign_layers(record)
         record.diagnostics = diagnose(self.tape, record)
         return record
 
-    def _parts(self) -> list[Part]:
-        """What this process has of the tensors that are spread over several."""
-        found = [part._replace(value=value.index) for value, part in self.values.parts]
+    def new_parts(self) -> list[Part]:
+        """What this process has of the tensors that have turned out, since last asked, to be spread over several."""
+        found, self.values.parts = self.values.parts, []
+        return [part._replace(value=value.index) for value, part in found]
+
+    def _param_parts(self) -> list[Part]:
         known = self.tape.param_parts
-        return found + [
+        return [
             known[param.address]._replace(param=index)
             for index, param in enumerate(self.record.params)
             if param.address in known

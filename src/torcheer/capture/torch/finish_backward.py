@@ -120,6 +120,7 @@ def add_backward(finisher: Finisher, owners: Owners, done: BackwardPass) -> None
     for raw in finisher.tape.events[done.first : done.end]:
         if type(raw) is tuple and raw[0] == ATEN:
             _backward_aten(finisher, AtenEvent(*raw), owners)
+    record.parts += finisher.new_parts()
     totals: dict[int, int] = {}
     for seq, time_ns in done.node_times.items():
         owner = owners.of_node.get(seq)

@@ -13,13 +13,16 @@ import torch
 
 from torcheer.capture.torch.kinds import AtenKind
 from torcheer.capture.torch.private import no_dispatch_mode, no_function_mode, storage_id
+from torcheer.capture.torch.spread import own_part
 from torcheer.capture.torch.tape import Tape, named_tensors
 from torcheer.record.model import TensorFacts
+from torcheer.record.ranks import COLLECTIVES
 
 Tensor = torch.Tensor
 _HALF = (torch.float16, torch.bfloat16)
 # What they return holds whatever was in memory.
 _NO_CONTENTS = ("aten.empty", "aten.new_empty", "aten._empty", "aten.resize", "aten._efficientzerotensor")
+_ARRIVES = "_c10d_functional.wait_tensor"
 
 
 class Hit(NamedTuple):
@@ -43,13 +46,16 @@ class FiniteMeter:
     def after(self, tape: Tape, kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         skipped = self._skipped.get(kind.name)
         if skipped is None:
-            skipped = self._skipped[kind.name] = kind.name.startswith(_NO_CONTENTS)
+            # What a collective returns has not arrived yet, but where it is waited for.
+            skipped = kind.name.startswith(COLLECTIVES) and not kind.name.startswith(_ARRIVES)
+            skipped = self._skipped[kind.name] = skipped or kind.name.startswith(_NO_CONTENTS)
         if skipped:
             return
         outputs = (out,) if isinstance(out, Tensor) else [tensor for _, tensor in named_tensors(out)]
         for place, tensor in enumerate(outputs):
-            # A view of memory that is finite is finite.
-            if kind.is_view and not kind.writes and not self.is_suspect(tensor):
+            # A view of memory that is finite is finite; what was waited for has been looked at nowhere.
+            is_seen = kind.is_view and not kind.writes and not kind.name.startswith(_ARRIVES)
+            if (is_seen and not self.is_suspect(tensor)) or not has_arrived(tensor):
                 continue
             if is_finite(tensor):
                 continue
@@ -83,6 +89,11 @@ class FiniteMeter:
             return  # no storage: is_suspect looks at such tensors every time
 
 
+def has_arrived(tensor: Tensor) -> bool:
+    """Is there nothing to be waited for before it can be read?"""
+    return type(tensor) is Tensor or type(own_part(tensor)).__name__ != "AsyncCollectiveTensor"
+
+
 def is_finite(tensor: Tensor) -> bool:
     """Is every number in it finite? May say no of finite numbers whose sum overflows."""
     return math.isfinite(total_of(tensor))
@@ -90,6 +101,7 @@ def is_finite(tensor: Tensor) -> bool:
 
 def total_of(tensor: Tensor) -> float:
     """The sum of its numbers: NaN or infinite if one of them is, or if it overflows. 0 of what cannot hold NaN."""
+    tensor = own_part(tensor)
     dtype = tensor.dtype
     if not (dtype.is_floating_point or dtype.is_complex) or tensor.layout is not torch.strided or tensor.is_meta:
         return 0.0
@@ -101,7 +113,7 @@ def total_of(tensor: Tensor) -> float:
 
 def facts_of(place: str, tensor: Tensor) -> TensorFacts:
     """Counts of what is not finite, and the range of the rest."""
-    plain = tensor.detach()
+    plain = own_part(tensor).detach()
     if plain.dtype.is_complex:
         plain = torch.view_as_real(plain.resolve_conj())
     if plain.dtype not in (torch.float32, torch.float64):
@@ -110,7 +122,7 @@ def facts_of(place: str, tensor: Tensor) -> TensorFacts:
     has = finite.numel() > 0
     return TensorFacts(
         place,
-        tensor.numel(),
+        plain.numel() if type(tensor) is not Tensor else tensor.numel(),
         int(plain.isnan().sum()),
         int(plain.isposinf().sum()),
         int(plain.isneginf().sum()),
@@ -127,5 +139,7 @@ def inputs_of(kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return tuple(
         facts_of(f"input {path}", tensor)
         for path, tensor in named_tensors(given)
-        if (tensor.dtype.is_floating_point or tensor.dtype.is_complex) and tensor.layout is torch.strided
+        if (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+        and tensor.layout is torch.strided
+        and has_arrived(tensor)
     )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torcheer.capture.torch.private import packed_tensors, storage_id
+from torcheer.capture.torch.spread import own_part
 from torcheer.capture.torch.tape import Tape
 
 Tensor = torch.Tensor
@@ -46,7 +47,7 @@ def held_by(roots: Iterable[Tensor], tape: Tape) -> list[Held]:
         seq = node._sequence_nr()
         if seq >= LEAF_SEQ:
             continue
-        for tensor in packed_tensors(node):
+        for tensor in map(own_part, packed_tensors(node)):
             try:
                 address = storage_id(tensor)
                 number = tape.storages.get(address)

@@ -19,6 +19,7 @@ from torcheer.capture.torch.kinds import AtenKind
 from torcheer.capture.torch.modes import AtenLevel
 from torcheer.capture.torch.private import current_node, hide_from_dynamo, no_function_mode, storage_id
 from torcheer.capture.torch.saving import Keeper
+from torcheer.capture.torch.spread import own_part
 from torcheer.capture.torch.tape import Tape, named_tensors
 
 Tensor = torch.Tensor
@@ -104,7 +105,7 @@ class MemoryMeter:
             self._take(tape, address, tensor)
 
     def _take(self, tape: Tape, address: int, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
+        storage = own_part(tensor).untyped_storage()
         size = storage.nbytes()
         entry = tape.live.get(id(tensor))
         number = tape.values[entry[1]][5] if entry is not None and entry[0]() is tensor else None
@@ -118,7 +119,7 @@ class MemoryMeter:
 
     def _resize(self, tape: Tape, address: int, known: tuple[Any, int, int], tensor: Tensor) -> None:
         watch, number, before = known
-        size = tensor.untyped_storage().nbytes()
+        size = own_part(tensor).untyped_storage().nbytes()
         if size != before:
             self.live[address] = (watch, number, size)
             self.events.append((len(tape.events), tape.call, number, size - before))
@@ -178,7 +179,7 @@ def tensors_of(structure: Any) -> Iterator[Tensor] | tuple[Tensor, ...] | list[T
 
 def _address(tensor: Tensor) -> int | None:
     try:
-        return storage_id(tensor)
+        return storage_id(own_part(tensor))
     except (RuntimeError, NotImplementedError):
         return None  # sparse tensors, wrappers of function transforms: memory that cannot be seen
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch._library.custom_ops import OPDEFS
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -34,6 +34,7 @@ __all__ = [
     "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
+    "OpOverloadPacket",
     "TorchDispatchMode",
     "all_operator_names",
     "any_autocast",

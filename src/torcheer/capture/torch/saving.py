@@ -22,7 +22,7 @@ from torcheer.capture.torch.private import (
     no_function_mode,
     storage_id,
 )
-from torcheer.capture.torch.spread import is_spread, local_of
+from torcheer.capture.torch.spread import own_part
 from torcheer.capture.torch.tape import Tape
 from torcheer.errors import NotSavedError
 from torcheer.record.interrupts import no_interrupts
@@ -142,7 +142,7 @@ class Keeper:
         """Keep a tensor under a name of the caller's."""
         with no_function_mode():
             reason = _why_not(tensor)
-            storage = None if reason is not None else _storage(_local(tensor))
+            storage = None if reason is not None else _storage(own_part(tensor))
             is_ordinary = type(tensor) in _ORDINARY and not tensor.is_inference()
             if is_ordinary and reason is None:
                 # Without its autograd graph, which the kept tensor would otherwise hold in memory.
@@ -195,7 +195,7 @@ class Keeper:
         self._copy_storage(id_of_storage(storage))
 
     def _copy_kept(self, tensor: Tensor) -> None:
-        storage = _storage(_local(tensor))
+        storage = _storage(own_part(tensor))
         if storage is not None:
             self._copy_storage(storage)
 
@@ -240,13 +240,8 @@ def _has_lost_memory(tensor: Tensor) -> bool:
 
 
 def _version(tensor: Tensor) -> int | None:
-    tensor = _local(tensor)
+    tensor = own_part(tensor)
     return None if tensor.is_inference() else tensor._version
-
-
-def _local(tensor: Tensor) -> Tensor:
-    """What has the memory: of a tensor spread over processes, this one's part."""
-    return local_of(tensor) if type(tensor) not in _ORDINARY and is_spread(tensor) else tensor
 
 
 def _storage(tensor: Tensor) -> int | None:

@@ -34,7 +34,7 @@ from torcheer.capture.torch.structure import Structure, own_tensors, snapshot
 from torcheer.capture.torch.tape import INPUT, OUTPUT, Tape, named_tensors
 from torcheer.errors import CaptureError
 from torcheer.record.file import FilePayloads, TensorWriter
-from torcheer.record.model import Record, Ref, Run
+from torcheer.record.model import Part, Record, Ref, Run
 from torcheer.record.payload import Payloads
 
 Tensor = torch.Tensor
@@ -89,6 +89,7 @@ class TorchSession:
         tape.root = self.model
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             tape.is_sharded = True
+            tape.param_parts = _param_parts(self.model)
             facts.rank, facts.world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
         facts.seed = torch.initial_seed()
         facts.grad_enabled = torch.is_grad_enabled()
@@ -139,8 +140,6 @@ class TorchSession:
             return
         keeper.borrow(self.model.buffers())
         for address, tensor in own_tensors(self.model):
-            if is_spread(tensor):
-                self.tape.param_parts[address] = part_of(tensor)
             keeper.put(f"{PARAM}{address}", local_of(tensor) if is_spread(tensor) else tensor)
 
     def _keep_outputs(self) -> None:
@@ -260,6 +259,12 @@ class TorchSession:
                 stack.callback(self.record)
             with self._backward.watching():
                 yield
+
+
+def _param_parts(model: Any) -> dict[str, Part]:
+    """What this process has of params and buffers that are spread over several, by address."""
+    tensors = own_tensors(model) if isinstance(model, torch.nn.Module) else ()
+    return {address: part_of(tensor) for address, tensor in tensors if is_spread(tensor)}
 
 
 class _Input:

@@ -38,3 +38,8 @@ def local_of(tensor: Any) -> torch.Tensor:
     with torch.no_grad():
         local: torch.Tensor = tensor.to_local()
     return local
+
+
+def own_part(tensor: torch.Tensor) -> torch.Tensor:
+    """What has the memory: of a tensor that is spread over processes this one's part, else the tensor itself."""
+    return local_of(tensor) if type(tensor) is not torch.Tensor and is_spread(tensor) else tensor

@@ -24,7 +24,7 @@ from torcheer.capture.torch.private import (
     no_function_mode,
     storage_id,
 )
-from torcheer.capture.torch.spread import is_spread, part_of
+from torcheer.capture.torch.spread import is_spread, own_part, part_of
 from torcheer.record.model import Opaque, Part, Ref
 
 Tensor = torch.Tensor
@@ -256,7 +256,7 @@ class Tape:
             is_strided = layout is torch.strided
             stride = tried(lambda: tuple(tensor.stride())) if is_strided else None
             size = tried(lambda: tensor.numel() * tensor.element_size()) if is_strided else None
-            address = tried(lambda: storage_id(tensor)) if is_strided else None
+            address = tried(lambda: storage_id(own_part(tensor))) if is_strided else None
             offset = tried(tensor.storage_offset) if is_strided else 0
             ref = Ref(len(self.values))
             storage = None if address is None else self._known_storage(address, ref, DERIVED)

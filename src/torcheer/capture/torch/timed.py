@@ -14,6 +14,7 @@ from typing import Any
 from torcheer.capture.torch.calibrate import calibrate
 from torcheer.capture.torch.clocking import LEAF, Bias, NodeTime, Stretch, TimedBackward, TimedLevel, stretch_of
 from torcheer.capture.torch.device_clock import DeviceClock
+from torcheer.capture.torch.private import OpOverload, OpOverloadPacket
 from torcheer.capture.torch.session import TorchSession
 from torcheer.capture.torch.tape import CALL, OP, Tape
 from torcheer.record.model import Op, Record, Timing
@@ -102,14 +103,15 @@ class Matcher:
         places: dict[int, int] = {}
         position = 0
         for what, event in _outline(run.tape, first, end, self.modules):
-            while position < len(outline) and outline[position][0] != what:
-                if outline[position][0][0] == CALL:
-                    raise PathError
-                position += 1
-            if position == len(outline):
+            found = _found(outline, position, what)
+            is_operator = isinstance(run.tape.events[event][1], (OpOverload, OpOverloadPacket))
+            if is_operator and found != position:
+                # A tensor subclass (DTensor) called it, which the measured run saw at the ATen level.
+                continue
+            if found is None:
                 raise PathError
-            places[event] = outline[position][1]
-            position += 1
+            places[event] = outline[found][1]
+            position = found + 1
         return places
 
     # -- backward ------------------------------------------------------------------------------------
@@ -165,7 +167,8 @@ class Matcher:
                     known += stretch.ops[event]
         rest = max(0, sum(stretch.calls.values()) + sum(stretch.ops.values()) - known) if not stretch.calls else 0
         if op is not None and rest:
-            found["call", op.call, "recompute"] += rest
+            # Where nothing of the forward pass comes again, the backward itself is Python: a Function's, a DTensor's.
+            found["call", op.call, "recompute" if known else "backward"] += rest
         return wall
 
     def _engine(self, found: Counter[Key], run: Marks, bias: Bias) -> None:
@@ -185,6 +188,15 @@ def _outline(tape: Tape, first: int, end: int, modules: frozenset[int]) -> list[
         for event, raw in enumerate(tape.events[first:end], start=first)
         if type(raw) is tuple and raw[0] in (OP, CALL)
     ]
+
+
+def _found(outline: list[tuple[Any, int]], position: int, what: Any) -> int | None:
+    """Where this comes next in an outline, without passing over a module call."""
+    while position < len(outline) and outline[position][0] != what:
+        if outline[position][0][0] == CALL:
+            return None
+        position += 1
+    return position if position < len(outline) else None
 
 
 def _name(function: Any) -> str:
