@@ -69,9 +69,10 @@ class MissingExtraError(TorcheerError, ImportError):
     """An optional dependency is needed and not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
+        # torch itself is no extra.
+        wanted = f"'torcheer[{extra}]'" if extra else package
         super().__init__(
-            f"{purpose} needs the package {package!r}, which is not installed. "
-            f"Install it with: pip install 'torcheer[{extra}]'"
+            f"{purpose} needs the package {package!r}, which is not installed. Install it with: pip install {wanted}"
         )
 
 

@@ -86,3 +86,27 @@ def test_what_type_checkers_see_is_what_there_is() -> None:
         for alias in node.names
     }
     assert typed == torcheer._HOMES
+
+
+WITHOUT_TORCH = """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torch" else find(name, *rest)
+import torcheer as tl
+for call in (lambda: tl.summary(object()), lambda: tl.watch(object()), lambda: tl.log_forward_pass(object(), 1)):
+    try:
+        call()
+    except tl.TorcheerError as error:
+        assert str(error).endswith("is not installed. Install it with: pip install torch"), error
+    else:
+        raise AssertionError("no error")
+"""
+
+
+def test_without_torch_the_error_says_what_to_install() -> None:
+    assert set(loaded_after(WITHOUT_TORCH).split()) <= {"numpy"}
+
+
+def test_an_empty_list_is_no_recording() -> None:
+    with pytest.raises(torcheer.TorcheerError, match=r"empty list\. Pass the path"):
+        torcheer.load([])

@@ -133,10 +133,11 @@ def load(path: str | os.PathLike[str] | list[str | os.PathLike[str]], *, arrays:
         that holds them and nothing else to open, opens them side by side.
     arrays: contents are numpy arrays, but for dtypes that numpy lacks, and torch is not imported.
     """
+    if isinstance(path, list) and not path:
+        raise RecordFileError("load was given an empty list. Pass the path of a recording, or those of all ranks.")
     paths = path if isinstance(path, list) else file.recordings_in(path)
-    if paths:
+    if isinstance(path, list) or paths:
         return Ranks([_load_one(one, arrays=arrays) for one in paths])
-    assert not isinstance(path, list)
     return _load_one(path, arrays=arrays)
 
 

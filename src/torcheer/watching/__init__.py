@@ -4,3 +4,5 @@ What must hold here: training is not changed by a bit (no random number is drawn
 no module carries a hook), a step that is not logged costs next to nothing, and a logged step costs the same at
 the end of the run as at its beginning. `docs/design/watching.md` says how.
 """
+
+import torcheer.capture.torch  # noqa: F401 - says what to install where there is no torch

@@ -29,3 +29,12 @@ For ``validate``:
 
 private.py is the one file that touches PyTorch's private names.
 """
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from torcheer.errors import MissingExtraError
+
+if find_spec("torch") is None:
+    raise MissingExtraError("torch", "", "Running a PyTorch model (not reading recordings)")
