@@ -105,7 +105,7 @@ def rival_answers(wanted: list[Case]) -> dict[str, dict[str, Any]]:
         command = [sys.executable, str(Path(__file__).resolve()), "--rival", json.dumps(rest)]
         # Without this switch padiff moves layers in a way that fails in Paddle 3 for recurrent ones.
         environment = {**os.environ, "PADIFF_CUDA_MEMORY": "OFF"}
-        with TemporaryDirectory() as folder:  # it writes a log into the current folder
+        with TemporaryDirectory() as folder:  # for its log
             ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
         for line in ran.stdout.splitlines():
             if line.startswith("{"):
@@ -121,6 +121,7 @@ def rival_answers(wanted: list[Case]) -> dict[str, dict[str, Any]]:
 def answer_as_rival(wanted: list[Case]) -> None:
     """In a process of its own: run padiff on each case and print what it says as a line of JSON."""
     real = sys.stdout
+    sys.path.insert(0, os.getcwd())  # padiff writes its log into the first folder of the path
     with contextlib.redirect_stdout(io.StringIO()):
         import paddle
         import padiff

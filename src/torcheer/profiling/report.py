@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from torcheer import shown
@@ -229,7 +230,7 @@ class Point:
     taker: int | None = None  # whose op took what was taken or is given back here: index into Report.rows
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Report:
     """A profile of one run, or of a run and the timed runs after it."""
 
@@ -266,6 +267,13 @@ class Report:
 
     def __str__(self) -> str:
         return self.table()
+
+    def __repr__(self) -> str:
+        parts = [counted_text(len(self.rows), "module"), *self.totals.figures.texts()]
+        return f"<Report of {self.record.run.model}: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="line-height:normal">{escape(self.table())}</pre>'
 
     def table(
         self,

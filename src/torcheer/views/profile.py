@@ -208,7 +208,10 @@ def _cell(column: dict[str, Any], value: Any) -> str:
 
 def _drawn(table: Table, width: int | None) -> str:
     # Wide enough for any table: text that is cut cannot be searched.
-    console = Console(file=io.StringIO(), width=width or 400, color_system=None, legacy_windows=False)
+    console = Console(
+        file=io.StringIO(), width=width or 400, color_system=None, legacy_windows=False,
+        force_jupyter=False,  # in a notebook it would show there what is to be returned
+    )  # fmt: skip
     console.print(table)
     written = console.file
     assert isinstance(written, io.StringIO)

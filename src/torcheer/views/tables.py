@@ -16,7 +16,10 @@ _CODE = '<pre style="white-space:pre;overflow-x:auto;line-height:normal;font-fam
 def as_text(parts: Iterable[Any], width: int | None = None) -> str:
     """Without colour; no blanks at the end of a line."""
     stream = io.StringIO()
-    console = Console(file=stream, width=width or WIDTH, color_system=None, legacy_windows=False, highlight=False)
+    console = Console(
+        file=stream, width=width or WIDTH, color_system=None, legacy_windows=False, highlight=False,
+        force_jupyter=False,  # in a notebook it would show there what is to be returned
+    )  # fmt: skip
     for part in parts:
         console.print(part)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
@@ -33,7 +36,7 @@ def as_html(parts: Iterable[Any]) -> str:
     """As HTML that is complete in itself."""
     console = Console(
         file=io.StringIO(), width=_NOTEBOOK_WIDTH, record=True, force_terminal=True, color_system="truecolor",
-        legacy_windows=False, highlight=False,
+        legacy_windows=False, highlight=False, force_jupyter=False,
     )  # fmt: skip
     for part in parts:
         console.print(part)

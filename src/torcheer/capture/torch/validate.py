@@ -7,6 +7,7 @@ then hold by itself (``proof.py``).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import torch
@@ -26,9 +27,10 @@ from torcheer.capture.torch.state import (
     same_host_random,
     same_structure,
 )
+from torcheer.units import counted_text
 
 
-@dataclass
+@dataclass(repr=False)
 class Validation:
     """The result of ``validate``. True when every check passed."""
 
@@ -52,6 +54,13 @@ class Validation:
                 lines.append(f"    … and {len(check.failures) - 10} more: .failures lists them")
             lines += [f"    not tested: {count} × {reason}" for reason, count in check.not_tested.items()]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        verdict = "passed" if self else f"FAILED, {counted_text(len(self.failures), 'finding')}"
+        return f"<Validation {verdict}: {counted_text(len(self.checks), 'check')}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def validate_capture(model: Any, inputs: Inputs) -> Validation:
