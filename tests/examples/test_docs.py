@@ -149,3 +149,37 @@ def test_reference_takes_meanings_from_comments() -> None:
     page = gen_record_reference.page_of(source)
     assert "## A\n\nAn `a`.\n" in page
     assert "| `b` | `int \\| None` | how many \\| of them |" in page
+
+
+def words_not_used() -> list[str]:
+    """The last column of the glossary."""
+    rows = re.findall(
+        r"^\| .* \| .* \| (.*?) ?\|$", (DOCS / "reference" / "glossary.md").read_text(encoding="utf-8"), re.M
+    )
+    return [word for row in rows[1:] for word in row.split(", ") if word]
+
+
+def uses(text: str, words: list[str]) -> set[str]:
+    return {word for word in words if re.search(rf"\b{re.escape(word)}s?\b", text, re.IGNORECASE)}
+
+
+SPOKEN = [
+    *(page for page in PAGES if page.stem != "glossary" and page.parent.name != "coming-from"),
+    ROOT / "README.md",
+    *sorted((ROOT / "src/torcheer/web/ui/src").rglob("*.svelte")),
+    *(
+        path
+        for room in ("api", "cli", "history", "views")
+        for path in sorted((ROOT / "src/torcheer" / room).glob("*.py"))
+    ),
+]
+
+
+@pytest.mark.parametrize("place", SPOKEN, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_one_word_per_idea(place: Path) -> None:
+    assert uses(place.read_text(encoding="utf-8"), words_not_used()) == set()
+
+
+def test_a_second_word_is_found() -> None:
+    assert len(words_not_used()) > 20
+    assert uses("Its Submodules, in a dashboard.", words_not_used()) == {"submodule", "dashboard"}
