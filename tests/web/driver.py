@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -101,6 +105,14 @@ def wait_for_place(page: Page, **wanted: str | None) -> None:
 
 def address(base: str, **place: Any) -> str:
     return f"{base}#{urlencode(place)}" if place else base
+
+
+def end_servers_of(folder: Path) -> None:
+    """End the servers of runs below a folder: they wait for readers for ten minutes."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(folder).encode() in command.read_bytes():
+                os.kill(int(command.parent.name), signal.SIGTERM)
 
 
 def details(page: Page) -> Locator:

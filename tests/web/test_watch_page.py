@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -330,7 +327,4 @@ def test_the_seeds_snippet_shows_its_page(page: Page, tmp_path: Path) -> None:
         training.kill()
         training.wait()
         training.stdout.close()
-        for command in Path("/proc").glob("[0-9]*/cmdline"):  # its server waits for readers for ten minutes
-            with suppress(OSError):
-                if str(tmp_path).encode() in command.read_bytes():
-                    os.kill(int(command.parent.name), signal.SIGTERM)
+        driver.end_servers_of(tmp_path)

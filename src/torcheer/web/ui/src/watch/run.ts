@@ -113,6 +113,19 @@ export function withScalars(old: Scalars | undefined, added: Scalars): Scalars {
   return { steps: [...old.steps.slice(0, keep), ...added.steps], values: [...old.values.slice(0, keep), ...added.values] };
 }
 
+/** What TorchExplorer says of a module under the mouse: shapes that went in and came out, then its settings, a line for each. */
+export function tipOf(structure: Structure, id: string): string[] {
+  const at = id.lastIndexOf(":");
+  const [address, number] = [id.slice(0, at), Number(id.slice(at + 1))];
+  const call = structure.calls.find((one) => one.module === address && one.call === number);
+  const module = structure.modules.find((one) => one.address === address);
+  if (!call) return [];
+  const shapes = (name: string, tensors: Tensor[]) => tensors.map(({ path, shape }) => `${name}${path && ` ${path}`}: ${shape.join("×") || "scalar"}`);
+  const { extra } = module ?? {};
+  const settings = Array.isArray(extra) ? extra.map(([key, value]) => (key ? `${key}: ${value}` : `- ${value}`)) : (extra ?? "").split(", ").filter(Boolean);
+  return [module?.type ?? "", ...shapes("input", call.inputs), ...shapes("output", call.outputs), ...settings].filter(Boolean);
+}
+
 /** Calls of modules, nested as they ran. An edge into a module goes to what takes it inside. */
 export function runGraph(structure: Structure): Graph {
   const items: Item[] = [];
