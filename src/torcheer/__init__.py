@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torcheer.diff.comparison import Comparison
     from torcheer.errors import TorcheerError
     from torcheer.history import ModelHistory
+    from torcheer.profiling import register_formula as register_formula
 
 __version__ = "0.1.0"
 
@@ -74,6 +75,7 @@ _HOMES = {
     "mark_all": "torcheer.api.model_summary",
     "profile": "torcheer.api.profile",
     "summary": "torcheer.api.profile",
+    "register_formula": "torcheer.profiling",
     "register_layer_pair": "torcheer.api.compare",
     "setup": "torcheer.api.watch",
     "unmark": "torcheer.api.model_summary",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torcheer.profiling.flops import Call, Flops, count
+from torcheer.profiling.flops import Call, Flops, count, inside_of_formulas
 from torcheer.profiling.memory import Memory
 from torcheer.profiling.nonfinite import find, source_of
 from torcheer.profiling.notes import notes_of
 from torcheer.profiling.report import CallRow, Figures, OpRow, Report, Row, RowMemory, Totals, Uncounted
+from torcheer.profiling.scratch import hidden_peak
 from torcheer.profiling.times import Times
 from torcheer.record.model import Gradient, Item, ModuleCall, Op, Record, Shape, refs_in
 
@@ -40,6 +41,7 @@ class Builder:
         self._bad_values = self._values_not_finite()
         self._parts = {part.value: part.shape for part in record.parts if part.value is not None}
         self._read = self._values_read()
+        self._inside = set(inside_of_formulas(record))
 
     def report(self) -> Report:
         record = self.record
@@ -61,7 +63,8 @@ class Builder:
         if self.memory.is_measured:
             report.timeline = self.memory.timeline(lambda call: self.calls[call].row)
             report.memory_before = self.memory.before()
-        report.notes = notes_of(report, self.times.is_timed)
+        hidden = hidden_peak(record, self.memory.held) if self.memory.is_measured else None
+        report.notes = notes_of(report, self.times.is_timed, hidden)
         return report
 
     # -- the tree ------------------------------------------------------------------------------------
@@ -155,7 +158,8 @@ class Builder:
             self.calls[op.call].own.num_ops += 1
 
     def _add_aten(self, op: Op) -> None:
-        flops = count(Call(self.record, op, self._read.__contains__, self._parts))
+        call = Call(self.record, op, self._read.__contains__, self._parts)
+        flops = Flops(0, 0) if op.index in self._inside else count(call)
         read, written = self._moved(op)
         self.moved_bytes[1] += read + written
         targets = self._targets(op)

@@ -9,7 +9,7 @@ they hold for runs without contents (fake execution) too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
@@ -123,8 +123,7 @@ def is_heavy(function: str) -> bool:
     """Might this operator do work that is counted?"""
     if function.rpartition(".")[0] in _LIGHT:
         return False
-    namespace = function.partition(".")[0]
-    return namespace not in _COUNTED or _HEAVY.match(function) is not None
+    return _is_own(function) or _HEAVY.match(function) is not None
 
 
 def count(call: Call) -> Flops | None:
@@ -137,6 +136,24 @@ def count(call: Call) -> Flops | None:
     except UncountedError:
         return None
     return counted if isinstance(counted, Flops) else Flops(counted, counted)
+
+
+def inside_of_formulas(record: Record) -> Iterator[int]:
+    """ATen calls that a kernel written in Python made, where a formula counts the whole operator already."""
+    for op in record.ops:
+        # The operator's own call is written when it returns, after those inside it.
+        forward = [index for index in op.aten if record.aten[index].phase == "forward"]
+        last = record.aten[forward[-1]] if len(forward) > 1 else None
+        if last is not None and _is_own(last.function) and last.function.startswith(op.function) and _formula_of(last):
+            yield from forward[:-1]
+
+
+def _is_own(function: str) -> bool:
+    return function.partition(".")[0] not in _COUNTED
+
+
+def _formula_of(op: Op) -> Formula | None:
+    return FORMULAS.get(op.function) or FORMULAS.get(op.function.rpartition(".")[0])
 
 
 # -- products of matrices ------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from torcheer.profiling.report import Report
-from torcheer.units import counted_text
+from torcheer.profiling.scratch import Hidden
+from torcheer.units import bytes_text, counted_text
 
 # Kernels whose own memory, taken and given back within a call, is a large part of what a model takes.
 SCRATCH = ("aten.mkldnn_rnn_layer_backward.",)
 
 
-def notes_of(report: Report, is_timed: bool) -> list[str]:
+def notes_of(report: Report, is_timed: bool, hidden: Hidden | None = None) -> list[str]:
     """Sentences, most important first."""
     run = report.record.run
     notes = []
@@ -23,13 +24,15 @@ def notes_of(report: Report, is_timed: bool) -> list[str]:
         calls = counted_text(sum(one.num_calls for one in report.uncounted), "call")
         notes.append(
             f"FLOPs are partial: {calls} of operators without a formula ({functions}) are not in them. "
-            "Add one with torcheer.profiling.register_formula."
+            "Add one with tl.register_formula."
         )
     if "memory" in run.measured and any(op.function.startswith(SCRATCH) for op in report.record.aten):
         notes.append(
             "Memory is partial: the CPU's LSTM kernel takes memory of its own within its call, some 30 % of the peak, "
             "which is not seen."
         )
+    if hidden is not None:
+        notes.append(_hidden_text(report, hidden))
     if not is_timed and run.execution == "real" and (not run.measured or "time" in run.measured):
         notes.append("Times are of the recorded run and contain what recording costs.")
     if run.execution == "fake":
@@ -42,3 +45,15 @@ def notes_of(report: Report, is_timed: bool) -> list[str]:
         notes.append("No backward pass was recorded: its columns are empty.")
     notes += [diagnostic.message for diagnostic in report.record.diagnostics]
     return notes
+
+
+def _hidden_text(report: Report, hidden: Hidden) -> str:
+    record = report.record
+    op = record.aten[hidden.aten]
+    address = record.modules[record.calls[op.call].module].address if op.owner is not None and record.calls else ""
+    where = f" in {address}" if address else ""
+    return (
+        f"Memory is partial: the kernel of {op.function.rpartition('.')[0]}{where} may take "
+        f"{bytes_text(hidden.scratch_bytes)} of its own within its call, which is not seen: the peak may be "
+        f"{bytes_text(hidden.peak_bytes)}."
+    )

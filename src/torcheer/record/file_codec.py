@@ -212,8 +212,11 @@ class Row(Kind):
         _checked_cells(cells, self.cls)
         columns = {}
         for name, kind in self.kinds.items():
+            column = [getattr(cell, name) for cell in cells]
+            if name in self.defaults and self.defaults[name]() is None and not any(one is not None for one in column):
+                continue  # as if the file were older than the field
             try:
-                columns[name] = encode_column(kind, [getattr(cell, name) for cell in cells])
+                columns[name] = encode_column(kind, column)
             except MalformedError as error:
                 raise MalformedError(f"{self.cls.__name__}.{name}: {error}") from None
         return {"fields": columns}

@@ -330,6 +330,7 @@ class Run:
     num_warm_up: int = 0  # runs before it that were not measured
     rank: int | None = None  # of this process among those that ran the model together; None: there was one only
     world_size: int | None = None  # how many of them
+    num_threads: int | None = None  # that the CPU's kernels were given
 
 
 @dataclass(slots=True)

@@ -114,3 +114,26 @@ def test_custom_operators_are_uncounted_until_they_have_a_formula() -> None:
         assert report.totals.figures.flops_forward == MM
     finally:
         del FORMULAS["torcheer_test.twice"]
+
+
+def test_a_formula_counts_an_operator_whole_and_not_what_its_kernel_calls_too() -> None:
+    from torcheer.profiling.flops import FORMULAS
+
+    @torch.library.custom_op("torcheer_test::product", mutates_args=())
+    def product(x: Tensor, w: Tensor) -> Tensor:
+        return x @ w
+
+    class Custom(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return product(x, torch.ones(SIZE, SIZE)) @ torch.ones(SIZE, SIZE)
+
+    x = torch.randn(4, SIZE)
+    before = tl.profile(Custom(), x, measure="flops")
+    # What the kernel calls is seen; whether that is all it does is not known.
+    assert (before.totals.figures.flops_forward, before.is_partial) == (2 * MM, True)
+    tl.register_formula("torcheer_test.product")(lambda call: 7)
+    try:
+        after = tl.profile(Custom(), x, measure="flops")
+    finally:
+        del FORMULAS["torcheer_test.product"]
+    assert (after.totals.figures.flops_forward, after.is_partial) == (MM + 7, False)

@@ -8,13 +8,17 @@ which way to go (is every token attended to? how long is the longest row?).
 from __future__ import annotations
 
 import copy
+import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
 
+from torcheer import errors
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.measure import Measurements, MeasuringLevel
 from torcheer.capture.torch.private import DynamicOutputError, FakeTensor, FakeTensorMode, no_dispatch_mode
@@ -26,6 +30,7 @@ from torcheer.record.model import Diagnostic, Record
 Tensor = torch.Tensor
 MAX_NUMBERS = 1_000_000  # of a tensor that is computed beside its fake
 _SHADOW = "torcheer_shadow"  # the attribute of a fake tensor under which its numbers are
+_NOT_THE_USERS = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, errors.__file__))
 _READS = ("aten._local_scalar_dense.default", "aten.is_nonzero.default")
 
 # What the fake kernels of these do not know of.
@@ -109,7 +114,13 @@ class Fakes:
             tensors += [value for value in vars(module).values() if isinstance(value, Tensor)]
         for tensor in tensors:
             self.of_tensor(tensor)
-        return copy.deepcopy(model, dict(self._twins))
+        try:
+            return copy.deepcopy(model, dict(self._twins))
+        except (TypeError, NotImplementedError) as error:
+            raise CaptureError(
+                f"execution='fake' runs a copy of the model, and this {type(model).__name__} cannot be copied: {error}."
+                " Keep what it names out of the model's attributes, or profile it with execution='real'."
+            ) from error
 
     def of_inputs(self, inputs: Inputs) -> Inputs:
         """The same inputs, fake."""
@@ -162,9 +173,51 @@ def running_fake(fakes: Fakes) -> Iterator[None]:
             yield
     except DynamicOutputError as error:
         raise CaptureError(
-            f"With execution='fake' no numbers exist, and this model asks for some: {error}. Give real tensors for "
-            "its integer inputs (ids, masks, lengths) instead of ones on meta, or profile it with execution='real'."
+            f"With execution='fake' no numbers exist, and this model asks for some: {_asked(error)}{_line(error)}. "
+            "Give real tensors for its integer inputs (ids, masks, lengths) instead of ones on meta; where it asks "
+            "what its own layers or random numbers came to, profile it with execution='real'."
         ) from error
+    except (RuntimeError, AssertionError) as error:
+        refused = next((why for text, why in _REFUSALS.items() if text in str(error)), None)
+        if refused is None:
+            raise  # what the model would raise in a real run too
+        raise CaptureError(f"execution='fake' cannot run this model{_line(error)}: {refused}") from error
+
+
+# What PyTorch says where a fake run ends that a real one would not, and what that means.
+_REFUSALS = {
+    ".numpy() is not supported": (
+        "it hands a tensor to NumPy, and no numbers exist. Profile it with execution='real', or keep to torch there."
+    ),
+    "no fake impl registered": (
+        "it calls a custom operator that does not say what shapes it returns. Register a fake kernel for it "
+        "(torch.library.register_fake), or profile it with execution='real'."
+    ),
+    "Mode should never be enabled": (
+        "it calls torch.cond or another operator that takes functions, which go by numbers, and none exist. Profile it "
+        "with execution='real'."
+    ),
+}
+
+
+def _asked(error: BaseException) -> str:
+    operator = str(error).split("\n")[0]
+    if operator in _READS:
+        return "a number out of a tensor (if, .item(), .tolist())"
+    return f"the size of what {operator} returns depends on them"
+
+
+def _line(error: BaseException) -> str:
+    """Where in the user's code, or a library's, that was."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+            return f", at {frame.f_code.co_filename}:{_line_of(error, frame)}"
+    return ""
+
+
+def _line_of(error: BaseException, frame: FrameType) -> int:
+    return next(line for one, line in traceback.walk_tb(error.__traceback__) if one is frame)
 
 
 @contextmanager
@@ -182,11 +235,28 @@ def _as_eager() -> Iterator[None]:
         module.is_fake_tensor = original  # type: ignore[union-attr]
 
 
-def note_differences(record: Record) -> None:
-    """Say where fake execution is known to differ from a real run."""
+def note_differences(record: Record, *, was_meta: bool) -> None:
+    """Say where fake execution is known to differ from a real run. ``was_meta``: the model is on no real device."""
     functions = {op.function for op in record.aten}
     for function, what in _HIDDEN.items():
         if function in functions:
             record.diagnostics.append(
                 Diagnostic("fake-differs", f"Predicted memory is partial: it lacks {what} ({function}).")
             )
+    custom = sorted(one for one in functions if one.partition(".")[0] not in ("aten", "prim", "prims", "profiler"))
+    if custom:
+        record.diagnostics.append(
+            Diagnostic(
+                "fake-differs",
+                f"What {', '.join(custom[:4])}{', …' * (len(custom) > 4)} returned is what its fake kernel says, which "
+                "nobody compared with the real one.",
+            )
+        )
+    if was_meta:
+        record.diagnostics.append(
+            Diagnostic(
+                "fake-differs",
+                "The model is on meta, and was run as on a CPU: on another device other kernels may run, and hold "
+                "other tensors for the backward pass.",
+            )
+        )

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
+from torcheer.capture.torch.clocking import TimedBackward
 from torcheer.capture.torch.held import Held
 from torcheer.capture.torch.measure import Measurements
 from torcheer.capture.torch.session import TorchSession
-from torcheer.capture.torch.tape import ATEN, CALL, CallEvent
-from torcheer.record.model import MemoryEvent, NonFinite, Record, SavedTensor
+from torcheer.capture.torch.tape import ATEN, CALL, CallEvent, Tape, ValueRow
+from torcheer.record.model import MemoryEvent, NonFinite, Record, Ref, SavedTensor
 
 
 def add_measurements(session: TorchSession, done: Measurements, held: list[Held]) -> Record:
@@ -74,7 +75,7 @@ def _add_memory(session: TorchSession, record: Record, done: Measurements, place
     meter, tape = done.memory, session.tape
     assert meter is not None
     number_of = session.finisher.flow.number_of
-    raw = [(stamp, call, number_of(storage), delta) for stamp, call, storage, delta in meter.events]
+    raw = [(stamp, call, number_of(storage), delta) for stamp, call, storage, delta in _in_place(session, meter.events)]
     gradients = {number_of(storage) for storage in _gradient_storages(session.model, done)}
     states = {number_of(storage) for storage in meter.states}
     kept = {tensor.storage for tensor in record.held}
@@ -99,6 +100,47 @@ def _add_memory(session: TorchSession, record: Record, done: Measurements, place
             call = session.finisher.call_of.get(index)
             if call is not None:
                 record.calls[call].memory = _span(raw, stamps, index, CallEvent._make(event).end)
+
+
+def _in_place(session: TorchSession, events: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+    """The events as they are in a run that nobody watches.
+
+    Where a mode is on, autograd's engine adds gradients up, and ``linear`` adds its bias, out of place; otherwise into
+    the memory of a sum that nobody else needs. That memory is given back right after, so it goes before the new comes.
+    """
+    tape = session.tape
+    recorder = session.backward_recorder
+    nodes = recorder.nodes if isinstance(recorder, TimedBackward) else []
+    inside = sorted((node.first, node.end) for node in nodes)
+
+    def is_meant(event: int) -> bool:
+        raw = tape.events[event]
+        if type(raw) is not tuple or raw[0] != ATEN or raw[1].name != "aten.add.Tensor":
+            return False
+        if event < tape.forward_end:
+            owner = tape.events[raw[5]] if raw[5] >= 0 else None
+            return type(owner) is tuple and getattr(owner[1], "__name__", "") == "linear"
+        before = bisect_right(inside, (event, len(tape.events))) - 1
+        # A view's memory may still be held by what it is a view of.
+        is_view = not isinstance(raw[2][0], Ref) or _storage_of(tape, raw[2][0]) != raw[2][0]
+        return before >= 0 and inside[before][1] <= event and not is_view
+
+    changed = list(events)
+    for place, (stamp, _, _, delta) in enumerate(events):
+        if delta <= 0 or not 0 < stamp <= len(tape.events) or not is_meant(stamp - 1):
+            continue
+        following = place + 1
+        while following < len(events) and events[following][0] == stamp:
+            if events[following][3] == -delta:
+                changed.insert(place, changed.pop(following))
+                break
+            following += 1
+    return changed
+
+
+def _storage_of(tape: Tape, ref: int) -> int | None:
+    row = tape.values[ref]
+    return row.storage if isinstance(row, ValueRow) else row[5]
 
 
 def _span(raw: list[tuple[int, int, int, int]], stamps: list[int], index: int, end: int) -> tuple[int, int]:

@@ -137,7 +137,7 @@ def profile_fake(model: Any, inputs: Inputs, wish: Wish) -> Record:
     except BaseException as error:
         error.profile_record = run.record  # type: ignore[attr-defined]
         raise
-    note_differences(record)
+    note_differences(record, was_meta=is_on_meta(model))
     return record
 
 

@@ -92,6 +92,7 @@ class TorchSession:
             tape.param_parts = _param_parts(self.model)
             facts.rank, facts.world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
         facts.seed = torch.initial_seed()
+        facts.num_threads = torch.get_num_threads()
         facts.grad_enabled = torch.is_grad_enabled()
         facts.training = bool(getattr(self.model, "training", False))
         self._input_refs = [(path, tape.ref(tensor)) for path, tensor in self.inputs.tensors()]
