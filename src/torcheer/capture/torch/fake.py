@@ -181,21 +181,19 @@ def running_fake(fakes: Fakes) -> Iterator[None]:
         refused = next((why for text, why in _REFUSALS.items() if text in str(error)), None)
         if refused is None:
             raise  # what the model would raise in a real run too
-        raise CaptureError(f"execution='fake' cannot run this model{_line(error)}: {refused}") from error
+        raise CaptureError(
+            f"execution='fake' cannot run this model{_line(error)}: {refused}. Profile it with execution='real'."
+        ) from error
 
 
 # What PyTorch says where a fake run ends that a real one would not, and what that means.
 _REFUSALS = {
-    ".numpy() is not supported": (
-        "it hands a tensor to NumPy, and no numbers exist. Profile it with execution='real', or keep to torch there."
-    ),
+    ".numpy() is not supported": "it hands a tensor to NumPy, and no numbers exist",
     "no fake impl registered": (
-        "it calls a custom operator that does not say what shapes it returns. Register a fake kernel for it "
-        "(torch.library.register_fake), or profile it with execution='real'."
+        "it calls a custom operator that does not say what shapes it returns, as torch.library.register_fake would"
     ),
     "Mode should never be enabled": (
-        "it calls torch.cond or another operator that takes functions, which go by numbers, and none exist. Profile it "
-        "with execution='real'."
+        "it calls torch.cond or another operator that takes functions, which go by numbers, and none exist"
     ),
 }
 
