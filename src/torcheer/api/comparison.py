@@ -86,7 +86,9 @@ def compare(
         runs = _run_both(sides[keepers:], (a, b), pick)
         can_learn = not any(is_onnx(model) for model in (a, b)) and is_training(runs.first[0].record)
         wants = learns or (can_learn if backward is None else backward)
-        found = compare_runs(runs, given, Learning(wants, steps, loss is not None, given) if wants else None)
+        found = compare_runs(
+            runs, given, Learning(wants, steps, loss is not None, given, learns or backward is True) if wants else None
+        )
         if not wants and backward is None and found:
             found.notes += note_on_gradients(*runs.first)
         found.notes += notes

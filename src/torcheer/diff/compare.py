@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from torcheer.diff.align import Alignment, align
+from torcheer.diff.alike import uses_of
 from torcheer.diff.comparison import (
     DIVERGED,
     EQUAL,
@@ -64,7 +65,7 @@ def _writes_buffers(runs: Runs) -> bool:
 
 def _map_params(runs: Runs) -> ParamMap:
     a, b = (weights_of(one) for one in runs.first)
-    found = map_by_value(a, b)
+    found = map_by_value(a, b, (uses_of(runs.first[0]), uses_of(runs.first[1])))
     found.shapes = {name: array.shape for name, array in b.items()}
     return found
 

@@ -7,15 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torcheer.diff.alike import settle
 from torcheer.diff.arrays import Array
-from torcheer.diff.comparison import DIVERGED, Comparison, Divergence, TensorResult
+from torcheer.diff.comparison import DIVERGED, EQUAL, UNDETERMINED, Comparison, Divergence, TensorResult
 from torcheer.diff.graph import Graph
 from torcheer.diff.numbers import Tolerance
 from torcheer.diff.outputs import pair_outputs
 from torcheer.diff.param_map import ParamMap
 from torcheer.diff.place import Place, place_of
-from torcheer.diff.side import Side, Weights
-from torcheer.diff.training import Steps, compare_buffers, compare_gradients
+from torcheer.diff.side import Side
+from torcheer.diff.training import Gradients, Steps, compare_buffers, compare_gradients, complete
+from torcheer.diff.unmapped import compare_unmapped
+from torcheer.diff.value_map import weights_of
 
 _DIFFERENTIABLE = ("float", "bfloat", "complex")
 
@@ -28,6 +31,7 @@ class Learning:
     steps: int = 0  # training steps
     has_loss: bool = False
     given: Tolerance | None = None  # the user's
+    is_asked: bool = True  # by the user, and so to be judged in full
     is_fresh: bool = True  # the last run of both sides is the one to go backward through
 
 
@@ -41,7 +45,9 @@ def compare_learning(
         a.record_forward()
         b.record_forward()
     if graphs[0].record.run.training or graphs[1].record.run.training:
-        result.weights += compare_buffers(found, a.weights(), b.weights(), trained)
+        after = a.weights(), b.weights()
+        found = settle(found, weights_of(graphs[0].recording), *after)
+        result.weights += compare_buffers(found, *after, trained)
         if _first(result, result.weights, graphs, "buffer"):
             return
     if wanted.steps:
@@ -49,32 +55,43 @@ def compare_learning(
     elif wanted.backward:
         gradients = _backward(a, b, graphs, wanted)
         if gradients is not None:
+            found, gradients = _sorted_out(found, gradients, a)
             result.gradients = compare_gradients(found, *gradients, given=wanted.given)
+            result.gradients += _unmapped(found, *gradients)
             _first(result, result.gradients, graphs, "gradient")
     if result.gradients:
-        result.notes += _left_out(result.gradients, found, sides, trained)
+        result.notes += _left_out(result.gradients, found, trained)
+        open_ones = [one for one in result.gradients if one.verdict == UNDETERMINED]
+        if result.verdict == EQUAL and open_ones and wanted.is_asked:
+            result.verdict = UNDETERMINED
+            result.reasons += [
+                f"the outputs agree; the gradient of B's {one.target}: {one.reason}" for one in open_ones
+            ]
 
 
-def _left_out(
-    results: Sequence[TensorResult], found: ParamMap, sides: tuple[Side, Side], trained: set[str]
-) -> list[str]:
+def _sorted_out(
+    found: ParamMap, gradients: tuple[Gradients, Gradients], a: Side
+) -> tuple[ParamMap, tuple[Gradients, Gradients]]:
+    """The map with what the gradients tell of tensors that began alike, and A's gradients with zeros where B joins."""
+    weights = a.weights()
+    own = complete(found, gradients[0], weights)
+    return settle(found, weights, own, gradients[1]), (own, gradients[1])
+
+
+def _unmapped(found: ParamMap, a: Gradients, b: Gradients) -> list[TensorResult]:
+    """The gradients of trained tensors that the map does not know."""
+    left = [name for name in found.only_a if name in a], [name for name in found.only_b if name in b]
+    result = compare_unmapped(*left, a, b)
+    return [] if result is None else [result]
+
+
+def _left_out(results: Sequence[TensorResult], found: ParamMap, trained: set[str]) -> list[str]:
     """Trained tensors whose gradients were not compared, and why."""
-    compared = {one.target for one in results} | {name for one in results for name in one.sources}
+    compared = {name for one in results for name in (*one.target.split(", "), *one.sources)}
     left = [
         [name for name in names if name in trained and name not in compared] for names in (found.only_a, found.only_b)
     ]
-    if not any(left):
-        return []
-    weights = [side.weights() for side in sides]
     notes = []
-    for own, other, names in ((1, 0, "BA"), (0, 1, "AB")):
-        for name in list(left[own]):
-            parts = _summands(weights[own][name], {part: weights[other][part] for part in left[other]})
-            if parts:
-                left[own].remove(name)
-                left[other] = [part for part in left[other] if part not in parts]
-                both = f"{names[1]}'s {parts[0]} and {parts[1]}"
-                notes.append(f"the gradient of {names[0]}'s {name} was not compared: the tensor is the sum of {both}")
     for side, rest in zip("AB", left, strict=True):
         if rest:
             shown = ", ".join(rest[:5]) + (f" and {len(rest) - 5} more" if rest[5:] else "")
@@ -82,23 +99,11 @@ def _left_out(
     return notes
 
 
-def _summands(wanted: Array, others: Weights) -> tuple[str, str] | None:
-    """Two tensors of the other side that add up to this one: a recurrent layer has two biases, a cell one."""
-    like = [(name, array) for name, array in others.items() if array.shape == wanted.shape]
-    for place, (name, one) in enumerate(like):
-        for other_name, other in like[place + 1 :]:
-            if np.allclose(one + other, wanted, rtol=1e-6, atol=1e-7):
-                return name, other_name
-    return None
-
-
 def _trained(address: str, names: Sequence[str]) -> list[str]:
     return [f"{address}.{name}" if address else name for name in names]
 
 
-def _backward(
-    a: Side, b: Side, graphs: tuple[Graph, Graph], wanted: Learning
-) -> tuple[dict[str, Array | None], dict[str, Array | None]] | None:
+def _backward(a: Side, b: Side, graphs: tuple[Graph, Graph], wanted: Learning) -> tuple[Gradients, Gradients] | None:
     """Gradients of both sides, from the loss or from the same random gradients of the outputs."""
     if not wanted.has_loss and not any(g.value(o.value).requires_grad for g in graphs for o in g.outputs):
         return None
@@ -129,8 +134,14 @@ def _train(
             return
         a.step()
         b.step()
+        if not step:
+            steps.found, gradients = _sorted_out(found, gradients, a)
+        else:
+            gradients = complete(steps.found, gradients[0], steps.before[0]), gradients[1]
         wrong = steps.after_step(*gradients, step)
-        if wrong:
+        left = _unmapped(steps.found, *gradients)
+        steps.results += left
+        if wrong or any(one.verdict == DIVERGED for one in left):
             break
     result.gradients = [one for one in steps.results if one.what == "gradient"]
     result.weights += [one for one in steps.results if one.what != "gradient"]
@@ -144,12 +155,12 @@ def _first(result: Comparison, results: Sequence[TensorResult], graphs: tuple[Gr
     wrong = [one for one in results if one.verdict == DIVERGED]
     if not wrong:
         return False
-    places = {id(one): _reader(graphs[1], one.target.partition("/")[0]) for one in wrong}
+    places = {id(one): _reader(graphs[1], _first_name(one.target)) for one in wrong}
     if kind == "gradient":
         wrong.sort(key=lambda one: -(places[id(one)] or 0))
     divergences = []
     for one in wrong[:5]:
-        target = one.target.partition("/")[0]
+        target = _first_name(one.target)
         a = _place(graphs[0], one.sources[0] if one.sources else "")
         b = _place(graphs[1], target)
         when = f" in training step {one.step}" if one.step else ""
@@ -160,6 +171,11 @@ def _first(result: Comparison, results: Sequence[TensorResult], graphs: tuple[Gr
     result.reasons.append(f"the outputs agree; {len(wrong)} of {len(results)} {kind}s differ")
     result.first_divergence, result.candidates = divergences[0], divergences[1:]
     return True
+
+
+def _first_name(target: str) -> str:
+    """The tensor of ``weight/exp_avg``; the first of ``a, b``."""
+    return target.partition("/")[0].partition(", ")[0]
 
 
 def _reader(graph: Graph, address: str) -> int | None:

@@ -17,6 +17,8 @@ _LEAST_PEAK = 64.0
 _UNMEASURED = {"float64": 1e-9, "float32": 1e-5}  # where the reference cannot be run again
 _LOW = {"float16", "bfloat16"}
 _FEW = 256  # elements; fewer do not average out chance
+_SURE = 1e-2  # of a value; wider tolerances may hide a mistake, so that what only they let pass is left open
+_SURE_ROUNDINGS = 20.0  # the same, for types so coarse that few roundings make as much
 CHAOTIC = 0.05  # noise this large against the value itself: nothing can be said
 
 
@@ -59,6 +61,10 @@ class Noise:
         return Close(
             max(self.factor * noise.rms, _LEAST_RMS * precision), max(self.factor * noise.peak, _LEAST_PEAK * precision)
         )
+
+    def is_sure(self, value: int, error: float) -> bool:
+        """Whether values this far apart are equal beyond what a wide tolerance may hide."""
+        return error <= max(_SURE, _SURE_ROUNDINGS * max(precision_of(self.graph.value(value).dtype), self._coarsest))
 
     def _measure(self, value: int) -> Close:
         if self.noisy is None or not self.graph.has_contents(value) or not self.noisy.has_contents(value):

@@ -98,7 +98,11 @@ def _judge_one(a: Graph, b: Graph, pair: Pair, noise: Noise) -> OutputResult:
         verdict = EQUAL if rms <= close.rms and peak <= close.peak else DIVERGED
         bound = close.peak * (np.sqrt(np.mean(np.square(np.nan_to_num(one.astype(np.float64)))))) if one.size else 0.0
         how_far = distance(other, one, Tolerance(float(bound), close.peak))
+        if verdict == EQUAL and not noise.is_sure(pair.a.value, rms):
+            verdict = UNDETERMINED
     reason = ""
+    if verdict == UNDETERMINED:
+        reason = f"{path}: apart by {rms:.1g} of its size, which rounding may do to A as well"
     if verdict == DIVERGED:
         order = name_order(one, other, close)
         reason = f"{path} differs" + (f": {order}" if order else "")

@@ -38,7 +38,7 @@ class ParamPair:
     target: str  # address in B
     pieces: tuple[Piece, ...]
     transform: str = "same"  # from the common layout to B's
-    how: str = "structure"  # what told so: "structure", "value", "name"
+    how: str = "structure"  # what told so: "structure", "value", "name"; "guess": several have the same numbers
 
     def convert(self, weights: Weights) -> Array:
         """The tensor of B, from A's tensors."""

@@ -15,13 +15,14 @@ from torcheer.diff.arrays import Array
 from torcheer.diff.comparison import DIVERGED, EQUAL, UNDETERMINED, TensorResult
 from torcheer.diff.numbers import Tolerance, distance
 from torcheer.diff.param_map import ParamMap, ParamPair
-from torcheer.diff.side import Side
+from torcheer.diff.side import Side, Weights
 
 _CLOSE = 1e-3  # of a gradient, against its root mean square: what rounding leaves of deep networks in single precision
 _NOTHING = 1e-5  # of the usual gradient: below, it is rounding
 _UPDATE = 1e-3  # of the change a step makes
 _UNSURE = 1e-3  # gradients further apart than this, element by element, leave an optimizer's step open
 _EPS = 2.0**-23
+_UNTOLD = "which tensor of A it is cannot be told: several held the same numbers"
 
 Gradients = Mapping[str, "Array | None"]
 
@@ -41,6 +42,8 @@ def compare_gradients(
             results.append(_judge(pair, a, b, usual, given))
             results[-1].step = step
             others = [one for source in pair.sources for one in targets[source] if one != pair.target]
+            if results[-1].verdict == DIVERGED and pair.how == "guess":
+                results[-1].verdict, results[-1].reason = UNDETERMINED, _UNTOLD
             if results[-1].verdict == DIVERGED and others and len(pair.pieces) == 1:
                 results[-1].reason = f"it is one tensor in A ({pair.sources[0]}), and in B apart from {others[0]}"
     return results
@@ -72,6 +75,17 @@ def _judge(pair: ParamPair, a: Gradients, b: Gradients, usual: float, given: Tol
     if result.verdict == DIVERGED:
         result.reason = _where(one, other)
     return result
+
+
+def complete(found: ParamMap, gradients: Gradients, weights: Weights) -> dict[str, Array | None]:
+    """A's gradients with zeros for tensors that nothing flows to, where others are joined with them in one of B's."""
+    filled = dict(gradients)
+    for pair in found.pairs:
+        if any(gradients.get(source) is not None for source in pair.sources):
+            for source in pair.sources:
+                if source in filled and filled[source] is None:
+                    filled[source] = np.zeros_like(weights[source])
+    return filled
 
 
 def _where(one: Array, other: Array) -> str:
@@ -116,9 +130,9 @@ class Steps:
         weights = self.a.weights(), self.b.weights()
         states = self.a.optimizer_state(), self.b.optimizer_state()
         for pair in self.found.pairs:
-            if a.get(pair.sources[0]) is not None and b.get(pair.target) is not None:
+            if all(a.get(source) is not None for source in pair.sources) and b.get(pair.target) is not None:
                 self._note_unsure(pair, a, b)
-                new += self._judge_state(pair, states, step)
+                new += self._judge_state(pair, states, a, step)
                 new.append(self._judge_weight(pair, weights, step))
         self.before = weights
         self.results += new
@@ -153,16 +167,21 @@ class Steps:
         return result
 
     def _judge_state(
-        self, pair: ParamPair, states: tuple[dict[str, Array], dict[str, Array]], step: int
+        self, pair: ParamPair, states: tuple[dict[str, Array], dict[str, Array]], gradients: Gradients, step: int
     ) -> list[TensorResult]:
         own = {
             name.rpartition("/")[2]: array for name, array in states[1].items() if name.startswith(f"{pair.target}/")
         }
-        names = dict.fromkeys(n.rpartition("/")[2] for n in states[0] if n.startswith(f"{pair.sources[0]}/"))
+        of_a = [f"{source}/" for source in pair.sources]
+        names = dict.fromkeys(n.rpartition("/")[2] for n in states[0] if n.startswith(tuple(of_a)))
         results = []
         for name in dict.fromkeys([*names, *own]):
             result = TensorResult("state", f"{pair.target}/{name}", list(pair.sources), step, EQUAL, None)
             parts = {s: states[0][f"{s}/{name}"] for s in pair.sources if f"{s}/{name}" in states[0]}
+            for source in pair.sources if parts else ():
+                gradient = gradients[source]
+                if source not in parts and gradient is not None and not gradient.any():
+                    parts[source] = np.zeros_like(gradient)  # it was never stepped, and nothing flowed to it
             if name not in own or len(parts) < len(pair.sources):
                 result.verdict = DIVERGED
                 result.reason = f"{'B' if name not in own else 'A'}'s optimizer keeps no {name}"
@@ -193,5 +212,7 @@ def compare_buffers(
         error = _relative(one, other)
         verdict = EQUAL if error <= _CLOSE else DIVERGED
         reason = "" if verdict == EQUAL else "the run leaves other numbers in it: " + _where(one, other)
+        if verdict == DIVERGED and pair.how == "guess":
+            verdict, reason = UNDETERMINED, _UNTOLD
         results.append(TensorResult("buffer", pair.target, list(pair.sources), 0, verdict, error, reason))
     return results

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from torcheer.diff.alike import Uses, by_neighbour, is_constant
 from torcheer.diff.arrays import Array, as_array
 from torcheer.diff.forms import transform as transform_named
 from torcheer.diff.param_map import ParamMap, ParamPair, Piece
@@ -23,17 +24,28 @@ _MOST_AXES = 5  # of a kernel over volumes; 120 orders
 _MOST_PIECES = 64  # of which a tensor may be joined: heads that are interleaved
 
 
-def map_by_value(a: Weights, b: Weights) -> ParamMap:
-    """Map the tensors of two models by their numbers, which must be the same to the last place."""
-    index = _Index(a)
+def map_by_value(a: Weights, b: Weights, uses: tuple[Uses, Uses] | None = None) -> ParamMap:
+    """Map the tensors of two models by their numbers, which must be the same to the last place.
+
+    Of several with the same numbers, the one is taken that is used for the same, in the same order.
+    """
+    uses = uses or (Uses(), Uses())
+    index = _Index(a, uses)
     names_a = set(a)
-    pairs, only_b = [], []
-    for target, array in b.items():
-        pair = None if array.size == 0 else index.whole(target, array) or index.joined(target, array)
+    pairs: list[ParamPair] = []
+    only_b = []
+    order = {target: place for place, target in enumerate(b)}
+    # What other tensors tell of those that hold one number alone is known when these are mapped.
+    for target, array in sorted(b.items(), key=lambda item: is_constant(item[1])):
+        pair = by_neighbour(target, b, a, uses, pairs) if is_constant(array) and target not in a else None
+        if pair is None and array.size:
+            pair = index.whole(target, array) or index.joined(target, array)
         if pair is None:
             only_b.append(target)
         else:
             pairs.append(pair)
+    pairs.sort(key=lambda pair: order[pair.target])
+    only_b.sort(key=lambda target: order[target])
     used = {source for pair in pairs for source in pair.sources}
     return ParamMap(pairs, sorted(names_a - used, key=list(a).index), only_b)
 
@@ -55,8 +67,9 @@ def weights_of(recording: Recording) -> dict[str, Array]:
 class _Index:
     """A's tensors, to be found by their first numbers."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: Weights, uses: tuple[Uses, Uses]) -> None:
         self.weights = weights
+        self.uses = uses
         self.by_start: dict[Any, list[tuple[str, str]]] = {}
         for name, array in weights.items():
             for transform, turned in _turned(array):
@@ -68,11 +81,14 @@ class _Index:
         for name, transform in self.by_start.get(_start(array), ()):
             source = _apply(self.weights[name], transform)
             if source.size == array.size and np.array_equal(source.ravel(), array.ravel()):
-                found.append((name != target, _last(name) != _last(target), transform != "same", name, transform))
+                kind, place, rank = self.uses[0].differ(name, self.uses[1], target)
+                other_name = _last(name) != _last(target)
+                found.append((name != target, kind, place, other_name, transform != "same", rank, name, transform))
         if not found:
             return None
-        *_, name, transform = min(found)
-        return ParamPair(target, (Piece(name, transform=transform),), how="value")
+        other_name, kind, place, *_, name, transform = min(found)
+        is_told = not other_name or len({one[-2] for one in found}) == 1 or not (kind or place)
+        return ParamPair(target, (Piece(name, transform=transform),), how="value" if is_told else "guess")
 
     def joined(self, target: str, array: Array) -> ParamPair | None:
         """Rows of A's tensors one after the other, in B's layout or in the transposed one."""
@@ -81,7 +97,7 @@ class _Index:
         for transform, turned in _turned(array) if array.ndim < 3 else [("same", array)]:
             pieces = self._pieces(turned)
             if pieces is not None:
-                return ParamPair(target, pieces, transform, "value")
+                return ParamPair(target, pieces, transform, "guess" if is_constant(array) else "value")
         return None
 
     def _pieces(self, array: Array) -> tuple[Piece, ...] | None:

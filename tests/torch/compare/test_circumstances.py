@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -57,16 +58,96 @@ class Cell(nn.Module):
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_gradient_of_a_sum_is_named_as_not_compared(swapped: bool) -> None:
+def test_gradients_of_two_biases_and_of_their_sum_hold_the_same_numbers(swapped: bool) -> None:
     torch.manual_seed(0)
     layer = nn.RNN(6, 8, batch_first=True)
     pair = (Cell(layer), layer) if swapped else (layer, Cell(layer))
     found = tl.compare(*pair, X, backward=True)
     assert found, str(found)
-    cell, rnn = "AB" if swapped else "BA"
-    text = f"{cell}'s bias was not compared: the tensor is the sum of {rnn}'s bias_ih_l0 and bias_hh_l0"
-    assert any(text in note for note in found.notes), found.notes
+    cell = "AB"[not swapped]
+    of_sum = next(one for one in found.gradients if "bias" in one.target)
+    both = {*of_sum.sources, *of_sum.target.split(", ")}
+    assert (of_sum.verdict, both) == ("equal", {"bias", "bias_ih_l0", "bias_hh_l0"})
     assert any(note.startswith(f"gradients of {cell}") and note.endswith(": unused") for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [(lambda bias: bias.detach(), "diverged"), (lambda bias: bias.detach() / 2 + bias / 2, "undetermined")],
+)
+def test_a_sum_that_is_not_trained_as_its_parts_is_not_called_equal(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[torch.Tensor], torch.Tensor], verdict: str
+) -> None:
+    torch.manual_seed(0)
+    layer = nn.RNN(6, 8, batch_first=True)
+    cell = Cell(layer)
+    bias = cell.bias
+    del cell.bias
+    cell.register_parameter("_bias", bias)
+    monkeypatch.setattr(Cell, "bias", property(lambda self: change(self._bias)), raising=False)
+    found = tl.compare(layer, cell, X, backward=True)
+    assert (found.verdict, found.outputs[0].verdict) == (verdict, "equal")
+    assert "_bias" in str(found)
+
+
+class Rewritten(nn.Module):
+    """A network of functions, whose tensors are named and ordered otherwise."""
+
+    def __init__(self, other: nn.Module, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.momentum = momentum
+        for place, (name, tensor) in enumerate(reversed(other.state_dict().items())):
+            setattr(self, f"t{place}", nn.Parameter(tensor.clone()) if tensor.is_floating_point() else None)
+            if "running" in name:
+                delattr(self, f"t{place}")
+                self.register_buffer(f"t{place}", tensor.clone())
+        self.places = {name: f"t{place}" for place, name in enumerate(reversed(other.state_dict()))}
+
+    def of(self, name: str) -> list[torch.Tensor]:
+        parts = ("running_mean", "running_var", "weight", "bias")
+        return [getattr(self, self.places[f"{name}.{p}"]) for p in parts if f"{name}.{p}" in self.places]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.batch_norm(nn.functional.linear(x, *self.of("0")), *self.of("1"), True, 0.1)
+        x = nn.functional.linear(x.relu(), *self.of("3"))
+        return nn.functional.batch_norm(x, *self.of("4"), True, self.momentum)
+
+
+@pytest.mark.parametrize("momentum", [0.1, 0.2])
+def test_tensors_of_zeros_and_ones_are_told_apart_by_what_is_done_with_them(momentum: float) -> None:
+    torch.manual_seed(0)
+    a = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8))
+    for bias in (a[0].bias, a[3].bias):
+        nn.init.zeros_(bias)
+    b = Rewritten(a, momentum)
+    found = tl.compare(a, b, X[:, 0], steps=0 if momentum != 0.1 else 2)
+    sources = {b.places[pair.sources[0]] == pair.target for pair in found.param_map.pairs}
+    assert sources == {True}
+    assert found.verdict == ("equal" if momentum == 0.1 else "diverged"), str(found)
+    wrong = {one.target for one in found.weights if one.verdict == "diverged"}
+    assert wrong == (set() if momentum == 0.1 else {b.places["4.running_mean"], b.places["4.running_var"]})
+
+
+def test_noise_leaves_whole_numbers_alone_that_masks_are_made_of() -> None:
+    class Regions(nn.Module):
+        def __init__(self, scale: float) -> None:
+            super().__init__()
+            self.lin, self.scale = nn.Linear(6, 6), scale
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            label = torch.zeros(5)
+            label[2:] = 3.0
+            label = label + torch.arange(5.0).clamp(max=1) * 2
+            scores = self.scale * self.lin(x) @ x.mT
+            return scores.masked_fill(label[:, None] != label, -100.0).softmax(-1) @ x
+
+    a, b, c = Regions(1.0), Regions(1.0), Regions(1.5)
+    b.load_state_dict(a.state_dict())
+    c.load_state_dict(a.state_dict())
+    assert tl.compare(a, b, X)
+    found = tl.compare(a, c, X)
+    assert found.verdict == "diverged"
+    assert found.outputs[0].tolerance < 1e-4
 
 
 class Dropping(nn.Module):
