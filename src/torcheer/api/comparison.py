@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torcheer.api.compare import copy_weights, is_onnx, side_of
 from torcheer.api.history import is_paddle
 from torcheer.api.ranks import compare_with_ranks, is_of_ranks
 from torcheer.api.recorded import is_recorded, recording_of
-from torcheer.errors import ComparisonError, TorcheerError
+from torcheer.errors import CaptureError, ComparisonError, TorcheerError
 
 if TYPE_CHECKING:
     from torcheer.diff.comparison import Comparison
@@ -81,8 +82,9 @@ def compare(
     keepers = len(sides)
     try:
         _set_weights(weights, a, b)
-        for model, inp, one, optimizer in zip((a, b), inputs, losses, own, strict=True):
-            sides.append(side_of(model, inp, loss=one, optimizer=optimizer, writes_params=bool(steps)))
+        for name, model, inp, one, optimizer in zip("AB", (a, b), inputs, losses, own, strict=True):
+            with _told_which(name):
+                sides.append(side_of(model, inp, loss=one, optimizer=optimizer, writes_params=bool(steps)))
         runs = _run_both(sides[keepers:], (a, b), pick)
         can_learn = not any(is_onnx(model) for model in (a, b)) and is_training(runs.first[0].record)
         wants = learns or (can_learn if backward is None else backward)
@@ -120,6 +122,16 @@ def _two(given: Any, name: str, *, is_pair: bool = False) -> Sequence[Any]:
     return given, given
 
 
+@contextmanager
+def _told_which(name: str) -> Iterator[None]:
+    """Errors say which of the two models they are about."""
+    try:
+        yield
+    except CaptureError as error:
+        remedy = "Where the two take their input in other forms, pass x_b for B."
+        raise ComparisonError(f"{name}: {error} {remedy}") from error
+
+
 def _run_both(sides: Sequence[Side], models: Sequence[Any], pick: Any) -> Runs:
     from torcheer.diff.runs import Runs  # numpy, as above
 
@@ -127,7 +139,8 @@ def _run_both(sides: Sequence[Side], models: Sequence[Any], pick: Any) -> Runs:
     recorded, picked = [], []
     for name, side, model, function in zip("AB", sides, models, picks, strict=True):
         try:
-            recorded.append(side.record_forward())
+            with _told_which(name):
+                recorded.append(side.record_forward())
         except TorcheerError:
             raise
         except Exception as error:

@@ -71,7 +71,7 @@ def uses_of(recording: Recording) -> Uses:
 
 def is_constant(array: Array) -> bool:
     """Whether a tensor holds one number, several times."""
-    return array.size > 1 and bool((array == array.flat[0]).all())
+    return array.size > 1 and bool(array.flat[0] == array.flat[-1]) and bool((array == array.flat[0]).all())
 
 
 def by_neighbour(

@@ -32,11 +32,11 @@ from torcheer.diff.learning import Learning, compare_learning
 from torcheer.diff.noise import Noise
 from torcheer.diff.notes import notes_about
 from torcheer.diff.numbers import Tolerance, distance
-from torcheer.diff.outputs import Pair, are_beyond_doubt, judge, pair_outputs
+from torcheer.diff.outputs import Pair, are_beyond_doubt, judge, notes_on, pair_outputs
 from torcheer.diff.param_map import ParamMap
 from torcheer.diff.place import label_of, place_of
 from torcheer.diff.runs import Runs
-from torcheer.diff.value_map import map_by_value, weights_of
+from torcheer.diff.value_map import map_by_value, note_on_weights, weights_of
 from torcheer.record.model import Record, Shape
 
 _FUSED = ("scaled_dot_product", "mkldnn_rnn_layer", "_transformer_encoder_layer_fwd", "_native_multi_head_attention")
@@ -75,6 +75,7 @@ def _compare_forward(runs: Runs, given: Tolerance | None) -> Comparison:
     names = _names(a, b)
     result = Comparison(names, EQUAL, records=runs.first)
     pairs = pair_outputs(a, b)
+    result.notes += notes_on(a, b, pairs)
     if are_beyond_doubt(a, b, pairs, given):
         noise = Noise(a, None, given)
         judge(result, a, b, pairs, noise)
@@ -101,6 +102,7 @@ def _compare_forward(runs: Runs, given: Tolerance | None) -> Comparison:
 
     result._matching = lambda: _matches(aligned())
     if result.verdict == DIVERGED:
+        result.notes += note_on_weights(*(weights_of(one) for one in runs.first))
         _find_first(result, aligned(), pairs, runs)
     return result
 

@@ -19,6 +19,7 @@ from torcheer.diff.value_map import convert_state_dict
 from torcheer.record.model import Record
 
 EQUAL, DIVERGED, UNDETERMINED = "equal", "diverged", "undetermined"
+_EXACT = 1e-14  # tolerances below: of whole numbers
 
 
 @dataclass(slots=True)
@@ -52,9 +53,12 @@ class OutputResult:
     error: float | None = None  # the same measure of what was found: the smallest tolerance that would pass
 
     def __str__(self) -> str:
-        apart = "" if self.error is None else f", apart by {self.error:.3g} of its size (allowed: {self.tolerance:.3g})"
+        allowed = "nothing" if self.tolerance < _EXACT else f"{self.tolerance:.3g}"
+        apart = "" if self.error is None else f", apart by {self.error:.3g} of its size (allowed: {allowed})"
         reason = f"; {self.reason}" if self.reason else ""
-        return f"{self.path_a or self.path_b or 'output'}: {self.verdict}{apart}{reason}"
+        path = self.path_a or self.path_b or "output"
+        other = f" (B's {self.path_b})" if self.path_b and self.path_b != path else ""
+        return f"{path}{other}: {self.verdict}{apart}{reason}"
 
 
 @dataclass(slots=True)

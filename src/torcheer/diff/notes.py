@@ -9,6 +9,7 @@ from torcheer.record.model import Record
 
 _RANDOM = ("native_dropout", "bernoulli", "rand", "normal_", "multinomial", "uniform_", "exponential_")
 _KERNELS = ("scaled_dot_product", "mkldnn_rnn_layer", "transformer_encoder_layer", "native_multi_head_attention")
+_MODAL = ("drop", "norm")  # in names of modules that behave otherwise in training mode
 _LOW = ("float16", "bfloat16", "qint8", "quint8", "float8")
 
 
@@ -18,7 +19,10 @@ def notes_about(a: Recording, b: Recording) -> list[str]:
     one, other = a.record, b.record
     if is_training(one) != is_training(other) and not (_is_exported(one) or _is_exported(other)):
         modes = ["training" if is_training(record) else "eval" for record in (one, other)]
-        notes.append(f"A ran in {modes[0]} mode and B in {modes[1]} mode: dropout and batch norm behave otherwise")
+        types = {module.type_name.lower() for record in (one, other) for module in record.modules}
+        modal = any(sort in name for name in types for sort in _MODAL)
+        tail = ": dropout and batch norm behave otherwise" if modal else ""
+        notes.append(f"A ran in {modes[0]} mode and B in {modes[1]} mode{tail}")
     own = [_types(record) for record in (one, other)]
     if own[0] != own[1] and own[0] and own[1]:
         notes.append(f"A computes in {', '.join(own[0])} and B in {', '.join(own[1])}")

@@ -49,6 +49,21 @@ def pair_outputs(a: Graph, b: Graph) -> list[Pair]:
     )
 
 
+def notes_on(a: Graph, b: Graph, pairs: Sequence[Pair]) -> list[str]:
+    """Outputs that are compared although their places or kinds of numbers differ, each in a sentence."""
+    notes = []
+    for pair in pairs:
+        one, other = (path or "tensor" for path in (pair.a.path, pair.b.path))
+        if pair.a.path != pair.b.path:
+            notes.append(f"the structures of the outputs differ: A's {one} is compared with B's {other}")
+        dtypes = a.value(pair.a.value).dtype, b.value(pair.b.value).dtype
+        if dtypes[0] != dtypes[1] and not all(dtype.startswith(("float", "bfloat")) for dtype in dtypes):
+            notes.append(f"A returns {pair.a.path or 'its output'} as {dtypes[0]}, B as {dtypes[1]}")
+    if not a.nodes and not b.nodes:
+        notes.append("neither model computes anything: both return what they are given")
+    return notes
+
+
 def _listed(graph: Graph) -> str:
     shown = [f"{one.path or 'a tensor'} {graph.value(one.value).shape}" for one in graph.outputs[:6]]
     return ", ".join(shown) + (", …" if len(graph.outputs) > 6 else "")
@@ -96,7 +111,8 @@ def _judge_one(a: Graph, b: Graph, pair: Pair, noise: Noise) -> OutputResult:
     else:
         rms, peak = apart(one, other)
         verdict = EQUAL if rms <= close.rms and peak <= close.peak else DIVERGED
-        bound = close.peak * (np.sqrt(np.mean(np.square(np.nan_to_num(one.astype(np.float64)))))) if one.size else 0.0
+        finite = one[np.isfinite(one)].astype(np.float64)
+        bound = close.peak * np.sqrt(np.mean(np.square(finite))) if finite.size else 0.0
         how_far = distance(other, one, Tolerance(float(bound), close.peak))
         if verdict == EQUAL and not noise.is_sure(pair.a.value, rms):
             verdict = UNDETERMINED

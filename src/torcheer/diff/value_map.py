@@ -50,6 +50,23 @@ def map_by_value(a: Weights, b: Weights, uses: tuple[Uses, Uses] | None = None) 
     return ParamMap(pairs, sorted(names_a - used, key=list(a).index), only_b)
 
 
+def note_on_weights(a: Weights, b: Weights) -> list[str]:
+    """Say that two models have nothing of their weights in common: nobody carried them over."""
+    own = [{name: array for name, array in one.items() if not is_constant(array) and array.size > 1} for one in (a, b)]
+    if not all(own):
+        return []
+    index = _Index(own[0], (Uses(), Uses()))
+    # One is enough, and is found with the first look where weights were carried over.
+    if any(index.whole(name, array) is not None for name, array in own[1].items()):
+        return []
+    if any(index.joined(name, array) is not None for name, array in own[1].items()):
+        return []
+    return [
+        f"none of B's {len(own[1])} params and buffers has the numbers of one of A's: load A's weights into B, or pass "
+        "weights='copy' (A's, where the layers correspond) or weights='equal' (the same random ones in both)"
+    ]
+
+
 def weights_of(recording: Recording) -> dict[str, Array]:
     """Params and buffers by address, as they were when the run began; those whose contents were kept."""
     record, payloads = recording

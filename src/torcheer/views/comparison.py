@@ -93,9 +93,11 @@ def _divergence(first: dict[str, Any]) -> list[str]:
         lines += [f"     {head}"] if head else []
     if first["distance"]:
         one = first["distance"]
+        is_odd = str(one["max_abs"]) == "nan"
+        largest = f"largest difference {_number(one['max_abs'])} absolute, {_number(one['max_rel'])} relative"
         lines.append(
-            f"  Mismatched elements: {one['num_mismatched']} / {one['num_elements']}; largest difference "
-            f"{_number(one['max_abs'])} absolute, {_number(one['max_rel'])} relative, at {tuple(one['largest_at'])}: "
+            f"  Mismatched elements: {one['num_mismatched']} / {one['num_elements']}; "
+            f"{'NaN in one of the two' if is_odd else largest}, at {tuple(one['largest_at'])}: "
             f"{_number(one['value_a'])} in A, {_number(one['value_b'])} in B"
         )
     lines += [f"  {first['confirmed']}"] if first["confirmed"] else []

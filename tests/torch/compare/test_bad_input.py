@@ -160,3 +160,64 @@ def test_mistakes_that_equal_attributes_hide_are_found(bug: str) -> None:
     assert found.first_divergence.b is not None
     line = found.first_divergence.b.stack[0].text
     assert line == {"item": "x = torch.cat((x[:1], x[1:2] * 1.5, x[2:]))"}.get(bug, line)
+
+
+class Returning(nn.Module):
+    def __init__(self, model: nn.Module, change: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.model, self.change = model, change
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.change(self.model(x))
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ((lambda y: y, lambda y: {"logits": y}), "A's tensor is compared with B's logits"),
+        ((lambda y: {"a": y, "b": y + 1}, lambda y: {"a": y, "c": y + 1}), "A's b is compared with B's c"),
+        ((lambda y: y.argmax(1), lambda y: y.argmax(1).float()), "A returns its output as int64, B as float32"),
+    ],
+)
+def test_outputs_of_other_structures_or_kinds_are_compared_with_a_note(changes: Any, note: str) -> None:
+    model = nn.Linear(4, 3)
+    found = tl.compare(*(Returning(model, change) for change in changes), torch.randn(2, 4))
+    assert found
+    assert any(note in one for one in found.notes), found.notes
+
+
+def test_models_that_compute_nothing_are_named_as_such() -> None:
+    assert any(
+        "neither model computes anything" in n for n in tl.compare(nn.Sequential(), nn.Identity(), torch.ones(2)).notes
+    )
+
+
+def test_weights_that_nobody_carried_over_are_named() -> None:
+    found = tl.compare(nn.Linear(4, 3), nn.Linear(4, 3), torch.randn(2, 4))
+    assert any("none of B's 2 params and buffers has the numbers" in note for note in found.notes)
+    model = nn.Linear(4, 3)
+    other = nn.Linear(4, 3)
+    other.weight.data.copy_(model.weight)
+    assert not any("none of B's" in note for note in tl.compare(model, other, torch.randn(2, 4)).notes)
+
+
+def test_an_input_that_does_not_fit_says_whose_it_is() -> None:
+    with pytest.raises(tl.TorcheerError, match=r"^B: Bilinear cannot be called.*pass x_b for B"):
+        tl.compare(nn.Linear(4, 3), nn.Bilinear(4, 4, 3), torch.randn(2, 4))
+
+
+def spoiled(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def spoil(y: torch.Tensor) -> torch.Tensor:
+        y = y.clone()
+        y[0, 1] = number
+        return y
+
+    return spoil
+
+
+def test_nan_and_infinities_of_one_side_are_said_without_a_warning() -> None:
+    model, x = nn.Linear(4, 3), torch.randn(2, 4)
+    found = tl.compare(model, Returning(model, spoiled(float("nan"))), x)
+    assert "NaN in one of the two" in str(found)
+    up, down = (Returning(model, spoiled(number)) for number in (float("inf"), float("-inf")))
+    assert not tl.compare(up, down, x)

@@ -92,8 +92,8 @@ def test_modules_are_those_the_nodes_are_named_after(exported: tuple[Net, Path])
 @pytest.mark.parametrize(
     ("x", "text"),
     [
-        ((X[0], X[1], X[1]), r"net\.onnx takes 2 inputs \(image, scale\); 3 given"),
-        ((X[0],), r"net\.onnx takes the inputs image, scale; missing: scale"),
+        ((X[0], X[1], X[1]), r"net\.onnx was given 3 inputs\. Give 2: image, scale"),
+        ((X[0],), r"net\.onnx does not fit \(missing: scale\)\. Give its inputs by name: image, scale"),
         ({"image": X[0], "size": X[1]}, r"missing: scale"),
         ((X[0].double(), X[1]), r"net\.onnx takes image as float32, and float64 was given"),
     ],
