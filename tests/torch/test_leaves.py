@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from torcheer.capture.torch import leaves
+from torcheer.capture.torch import composites, leaves
 from torcheer.capture.torch.inputs import arrange
 from torcheer.capture.torch.modes import FunctionLevel
 from torcheer.capture.torch.private import TorchDispatchMode
@@ -46,6 +46,39 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
         torch.nn.Conv2d(1, 3, 2, padding="same")(x.view(1, 1, 4, 6)),
         torch.nn.Conv2d(4, 2, 1, groups=2, stride=2)(x.view(1, 4, 3, 2)),
     ],
+    "linear": lambda x: _linears(x, torch.nn.Linear(6, 5), torch.nn.Linear(6, 3, bias=False)),
+    "linear, odd shapes": lambda x: [
+        F.linear(x, x[0]),
+        F.linear(x[0], x, x[:, 0]),
+        F.linear(x[:0], x),
+        F.linear(x[None, :0], x),
+        F.linear(x.view(2, 2, 2, 3), x[:, :3], x[:, 0]),
+        F.linear(x.view(2, 6, 2).transpose(1, 2), x, x[:, 0]),
+        F.linear(x.view(2, 6, 2).transpose(1, 2), x),
+        F.linear(x.view(4, 6, 1)[:, 1:], x[:, :1]),
+        F.linear(x[None].expand(3, 4, 6), x, x[:, 0]),
+        F.linear(x[None, 1:], x[:, :].t()[:, :4].t(), bias=x[:, 0]),
+        F.linear(x, x[:1], x[0, :1]),
+        F.linear(x.view(1, 4, 6), x[:1]),
+        F.linear(x.half(), x.half()),
+        F.linear(x.double()[None], x.double(), x.double()[:, 0]),
+    ],
+    "linear, autocast": lambda x: _under(torch.autocast("cpu"), lambda: _linears(x, torch.nn.Linear(6, 5))),
+    "norms": lambda x: [
+        torch.nn.BatchNorm2d(2).eval()(x.view(1, 2, 3, 4)),
+        torch.nn.BatchNorm1d(6).eval()(x).mul_(2),
+        torch.nn.BatchNorm1d(6, affine=False).eval()(x),
+        torch.nn.BatchNorm1d(6)(x),
+        torch.nn.BatchNorm1d(6).double().eval()(x.double()),
+        torch.nn.LayerNorm(6)(x).mul_(2),
+        torch.nn.LayerNorm((4, 6))(x),
+        torch.nn.LayerNorm((2, 3))(x.view(2, 2, 2, 3).transpose(0, 1)),
+        torch.nn.LayerNorm(6, elementwise_affine=False)(x),
+        torch.nn.LayerNorm(6).double()(x.double()),
+        torch.nn.LayerNorm(6)(x[:0]),
+    ],
+    "reshape": lambda x: [x.reshape(-1), x.reshape((6, 4)), x.t().reshape(3, 8), x[:, :2].reshape(2, 2, 2)],
+    "saved results": lambda x: [y := (x * 2).relu(), torch.relu_(y * 3), y.tanh().sigmoid().exp().sqrt().rsqrt()],
     "autocast": lambda x: _under(torch.autocast("cpu", torch.bfloat16), lambda: [torch.mm(x, x.t()), x.relu(), x * x]),
     "vmap": lambda x: torch.vmap(lambda row: row.relu() * 2)(x),
     "grad": lambda x: torch.func.grad(lambda y: (y * y).tanh().sum())(x),
@@ -76,6 +109,10 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "functionalize": lambda x: torch.func.functionalize(lambda y: y.clone().add_(1).relu_())(x),
     "another mode": lambda x: _under(Doubling(), lambda: x.relu() + x * 2),
 }
+
+
+def _linears(x: Tensor, *layers: torch.nn.Linear) -> list[Tensor]:
+    return [layer(given) for layer in layers for given in (x, x[None], x.view(2, 2, 6), x.t()[None].transpose(1, 2))]
 
 
 def _conv(x: Tensor) -> Tensor:
@@ -178,7 +215,7 @@ def recorded(program: Callable[[Tensor], Any], x: Tensor, *, with_leaves: bool, 
 # They have every leaf, in a form in which it is one call.
 PLAIN_PROGRAMS = (
     "unary", "torch.unary", "in place", "activations", "arithmetic", "power", "products", "batched", "more views",
-    "views are written to", "expand", "convolution",
+    "views are written to", "expand", "convolution", "linear", "norms", "reshape",
 )  # fmt: skip
 
 MODES = {
@@ -292,6 +329,19 @@ def test_inputs_that_are_resolved_first(x: Tensor) -> None:
     _, looked = recorded(lambda x: x * 2, x, with_leaves=False)
     _, known = recorded(lambda x: x * 2, x, with_leaves=True)
     assert [op.function for op in known.record().aten] == [op.function for op in looked.record().aten]
+
+
+@pytest.mark.parametrize("missing", ["linear", "batch_norm"])
+def test_a_composite_that_is_something_else_here_is_looked_at(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    func = getattr(torch._C._nn, missing, None) or getattr(torch, missing)
+    monkeypatch.setattr(leaves, "LEAVES", dict(leaves.LEAVES))
+    monkeypatch.setattr(leaves, "_tried", [])
+    monkeypatch.setattr(composites, "_T", composites._MM)
+    monkeypatch.setattr(composites, "_EMPTY", composites._MM)
+    with torch.autocast("cpu"):
+        assert leaves.leaves_now() == {}
+    assert id(func) not in leaves.leaves_now()
+    assert id(torch.layer_norm) in leaves.leaves_now()
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators:UserWarning")

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from torcheer.capture.torch import private
+from torcheer.capture.torch.overrides import plain_override_checks
 
 
 def test_sequence_nr_rises_by_one_per_autograd_node() -> None:
@@ -98,7 +99,7 @@ def test_override_checks_ignore_modes_and_honour_subclasses() -> None:
 
     plain, special = torch.ones(1), torch.ones(1).as_subclass(Sub)
     originals = (nn.functional.has_torch_function_unary, torch.overrides.has_torch_function)
-    with Passes(), private.plain_override_checks(lambda: True):
+    with Passes(), plain_override_checks(lambda: True):
         assert not nn.functional.has_torch_function_unary(plain)
         assert not torch.overrides.has_torch_function((plain,))
         assert nn.functional.has_torch_function_variadic(plain, special)
@@ -154,6 +155,12 @@ def test_custom_operators_are_known_and_their_kernel_can_be_run() -> None:
     assert not private.is_custom_operator(torch.ops.aten.add.Tensor)
     assert torch.equal(private.run_kernel(operator, torch.ones(2), (torch.ones(2),), {}), torch.full((2,), 2.0))
     assert "torcheer_private::twice" in private.all_operator_names()
+
+
+def test_composite_operators_are_told_apart() -> None:
+    aten = torch.ops.aten
+    assert all(map(private.is_composite, (aten.reshape.default, aten.to.dtype, aten.contiguous.default)))
+    assert not any(map(private.is_composite, (aten.view.default, aten.t.default, aten.relu.default)))
 
 
 def test_higher_order_operators_have_a_plain_kernel() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from torcheer.capture.torch.events import ATEN, INPUT, OP, AtenEvent, OpEvent
 from torcheer.capture.torch.finish_backward import BackwardPass, GradientRow
 from torcheer.capture.torch.finish_values import refs_in
 from torcheer.capture.torch.held import LEAF_SEQ, nodes_below
@@ -26,7 +27,7 @@ from torcheer.capture.torch.modules import recording
 from torcheer.capture.torch.private import backward_runner, no_function_mode, sequence_nr
 from torcheer.capture.torch.saving import Keeper
 from torcheer.capture.torch.spread import is_spread, part_of
-from torcheer.capture.torch.tape import ATEN, INPUT, OP, AtenEvent, OpEvent, Tape
+from torcheer.capture.torch.tape import Tape
 from torcheer.record.model import Ref
 
 Tensor = torch.Tensor

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from torcheer.capture.torch.clocking import NODE, Bias, TimedBackward, TimedLevel
+from torcheer.capture.torch.events import OP, OpEvent
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.modes import AtenLevel, FunctionLevel
 from torcheer.capture.torch.session import TorchSession
-from torcheer.capture.torch.tape import OP, OpEvent
 
 _NUM = 60  # ops or calls per run
 _ROUNDS = 7
@@ -116,7 +116,7 @@ def _seen(model: nn.Module, x: Tensor) -> float:
         session = _record(model, x, level=TimedLevel)
         level = session.function_level
         assert isinstance(level, TimedLevel)
-        found.append(median((level.costs or session.tape.call_costs).values()))
+        found.append(median((level.costs or session.tape.call_costs or {}).values()))
     return min(found)
 
 

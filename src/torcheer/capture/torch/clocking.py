@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import torch
 
 from torcheer.capture.torch.backward import BackwardRecorder
+from torcheer.capture.torch.events import ATEN, CALL, OP, CallEvent, OpEvent
 from torcheer.capture.torch.finite import FiniteMeter
 from torcheer.capture.torch.modes import FunctionLevel
 from torcheer.capture.torch.private import hide_from_dynamo
 from torcheer.capture.torch.saving import Keeper
-from torcheer.capture.torch.tape import ATEN, CALL, OP, CallEvent, OpEvent, Tape
+from torcheer.capture.torch.tape import Tape
 from torcheer.record.model import Ref
 
 Tensor = torch.Tensor
@@ -106,6 +107,7 @@ class TimedLevel(FunctionLevel):
 
     def __init__(self, tape: Tape, keeper: Keeper | None) -> None:
         super().__init__(tape, keeper)
+        tape.call_costs = {}
         self.costs: dict[int, int] = {}  # event of an op → ns
         self.reads: dict[int, int] = {}  # event of an op or module call → calls in it that only read metadata
 

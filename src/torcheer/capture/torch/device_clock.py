@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import torch
 
-from torcheer.capture.torch.tape import CALL, OP, Tape
+from torcheer.capture.torch.events import CALL, OP
+from torcheer.capture.torch.tape import Tape
 
 
 class Event(Protocol):

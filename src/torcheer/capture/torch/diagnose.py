@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torcheer.capture.torch.tape import CALL, Tape
+from torcheer.capture.torch.events import CALL
+from torcheer.capture.torch.tape import Tape
 from torcheer.record.model import Diagnostic, Op, Record
 
 

@@ -13,11 +13,12 @@ from typing import Any
 
 from torcheer.capture.sites import Sites
 from torcheer.capture.torch.diagnose import diagnose
+from torcheer.capture.torch.events import ATEN, CALL, INPUT, OP, OUTPUT, AtenEvent, CallEvent, OpEvent
 from torcheer.capture.torch.finish_values import Values, refs_in
 from torcheer.capture.torch.kinds import written_arguments
 from torcheer.capture.torch.names import function_name, short_name
 from torcheer.capture.torch.structure import Structure, describe_structure
-from torcheer.capture.torch.tape import ATEN, CALL, INPUT, OP, OUTPUT, AtenEvent, CallEvent, OpEvent, Tape
+from torcheer.capture.torch.tape import Tape
 from torcheer.record.dataflow import Maker, edges
 from torcheer.record.layers import assign_layers
 from torcheer.record.model import Edge, ModuleCall, Op, Part, Record, Ref, Run, Value

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torcheer.capture.torch.events import ATEN, CALL, OP, AtenEvent, OpEvent
 from torcheer.capture.torch.finish import Finisher
-from torcheer.capture.torch.tape import ATEN, CALL, OP, AtenEvent, OpEvent
 from torcheer.record.model import Gradient, Part, Ref
 
 

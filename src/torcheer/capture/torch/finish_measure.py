@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from torcheer.capture.torch.clocking import TimedBackward
+from torcheer.capture.torch.events import ATEN, CALL, CallEvent, ValueRow
 from torcheer.capture.torch.held import Held
 from torcheer.capture.torch.measure import Measurements
 from torcheer.capture.torch.session import TorchSession
-from torcheer.capture.torch.tape import ATEN, CALL, CallEvent, Tape, ValueRow
+from torcheer.capture.torch.tape import Tape
 from torcheer.record.model import MemoryEvent, NonFinite, Record, Ref, SavedTensor
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from torcheer.capture.torch.tape import Tape, ValueRow, shared_ref
+from torcheer.capture.torch.events import ValueRow
+from torcheer.capture.torch.tape import Tape, shared_ref
 from torcheer.record.dataflow import Dataflow, Layout, Maker
 from torcheer.record.model import Item, Opaque, Part, Record, Ref, Value
 

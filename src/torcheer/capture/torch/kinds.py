@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from torcheer.capture.torch.direct import DIRECT
-from torcheer.capture.torch.private import HigherOrderOperator, OpOverload, is_custom_operator
+from torcheer.capture.torch.private import HigherOrderOperator, OpOverload, is_composite, is_custom_operator
 
 _GETTERS = (
     "shape dtype device layout requires_grad is_leaf grad_fn grad _base names ndim itemsize nbytes is_cuda is_cpu"
@@ -70,7 +70,8 @@ class AtenKind:
 
     name: str  # "aten.addmm.default"
     writes: tuple[int | str, ...]  # argument positions (or keyword names) that are written in place
-    is_view: bool  # returns tensors that share memory with an argument
+    is_view: bool  # returns tensors that share memory with an argument, or may
+    may_copy: bool  # a view only where it can be one (reshape, to), or by what its schema leaves open
     changes_geometry: bool  # changes shape or strides of an argument (t_, resize_, set_)
     is_mark: bool  # marks time or memory for the profiler and computes nothing
     is_custom: bool  # has a kernel of the user's own, written in Python
@@ -107,7 +108,7 @@ def describe(func: object) -> AtenKind:
     """Read an operator's schema."""
     if isinstance(func, HigherOrderOperator) or not isinstance(func, OpOverload):
         name = f"higher_order.{getattr(func, '__name__', func)}"
-        return AtenKind(name, (), True, False, False, False, True, True, func)  # type: ignore[arg-type]
+        return AtenKind(name, (), True, True, False, False, False, True, True, func)  # type: ignore[arg-type]
     schema = func._schema
     writes: list[int | str] = []
     for position, argument in enumerate(schema.arguments):
@@ -121,10 +122,13 @@ def describe(func: object) -> AtenKind:
     # A custom operator written in Python may return its argument without saying so in the schema.
     is_view = func.namespace != "aten" or any(result.alias_info is not None for result in schema.returns)
     is_view = is_view or str(func) in _UNDECLARED_VIEWS
+    may_copy = is_view and (func.namespace != "aten" or is_composite(func))
     # An operator with out= resizes what it writes to.
     has_out = any(argument.is_out for argument in schema.arguments)
     changes_geometry = has_out or torch.Tag.inplace_view in func.tags
     is_mark, is_custom = func.namespace == "profiler", is_custom_operator(func)
     run = DIRECT.get(str(func), func._op)
     is_special = is_mark or is_custom
-    return AtenKind(str(func), tuple(writes), is_view, changes_geometry, is_mark, is_custom, is_special, False, run)
+    return AtenKind(
+        str(func), tuple(writes), is_view, may_copy, changes_geometry, is_mark, is_custom, is_special, False, run
+    )

@@ -9,11 +9,12 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Any
 
+from torcheer.capture.torch.events import ATEN, AtenEvent
 from torcheer.capture.torch.finish_values import refs_in
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.proof import Check
 from torcheer.capture.torch.session import TorchSession
-from torcheer.capture.torch.tape import ATEN, AtenEvent, Tape
+from torcheer.capture.torch.tape import Tape
 from torcheer.record.model import Ref
 
 

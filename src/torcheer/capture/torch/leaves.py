@@ -3,8 +3,8 @@
 ``torch.relu(x)`` is ``aten.relu(x)`` and nothing else, so calling Python a second time to be told so only costs time.
 That holds while nothing stands between the two levels: autocast, a function transform, forward-mode AD, hooks on what
 autograd saves, a mode of the user's. ``FunctionLevel`` asks for all of them before every call. Tensors that are no
-plain strided ones are not taken either, and neither is a function whose result autograd saves, because a dispatch mode
-sees a ``detach`` then. ``tests/torch/test_leaves.py`` compares each with what the ATen level sees, and so does
+plain strided ones are not taken either. Functions that are several ATen calls, always the same, are leaves too
+(``composites.py``). ``tests/torch/test_leaves.py`` compares each with what the ATen level sees, and so does
 ``validate`` for the model it is given (``leaf_proof.py``).
 """
 
@@ -15,13 +15,17 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torcheer.capture.torch import composites
 from torcheer.capture.torch.kinds import AtenKind, describe
 from torcheer.capture.torch.private import (
     C_NAMESPACES,
     any_autocast,
+    num_dispatch_modes,
     operators_replaced,
     saved_tensor_hooks,
+    transforms,
 )
+from torcheer.capture.torch.tape import Tape
 from torcheer.record.model import Ref
 
 Tensor = torch.Tensor
@@ -39,13 +43,13 @@ class Leaf(NamedTuple):
     is_cast: bool  # autocast may put other calls before it
     is_alone: Callable[..., bool] | None  # is it one call with these arguments? None: always
     func: Any  # keeps the id() of the function its own
+    # For a function that is several ATen calls: writes them and returns the result's number.
+    write: Callable[[Tape, tuple[Any, ...], Tensor, int], Ref] | None = None
 
 
 def is_cast_or_hooked(leaf: Leaf) -> bool:
-    """May autocast, or what autograd saves, put calls of its own before or after this one?"""
-    return (_is_grad_enabled() and (leaf.saves_result or saved_tensor_hooks(False) is not None)) or (
-        leaf.is_cast and any_autocast()
-    )
+    """May autocast, or hooks on what autograd saves, put calls of their own before or after this one?"""
+    return (leaf.is_cast and any_autocast()) or (_is_grad_enabled() and saved_tensor_hooks(False) is not None)
 
 
 def _two(given: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -84,6 +88,14 @@ def _is_alone_conv2d(x: Tensor, weight: Tensor, *_: Any) -> bool:
     return not x.is_inference() and not weight.is_inference()
 
 
+def _is_alone_reshape(x: Tensor, *_: Any) -> bool:
+    """Where nothing needs to be copied."""
+    return x.is_contiguous() and not torch.is_inference_mode_enabled() and not x.is_inference()
+
+
+# Of functions that are one call with some tensors only.
+_IS_ALONE: dict[Any, Callable[..., bool]] = {torch.conv2d: _is_alone_conv2d, Tensor.reshape: _is_alone_reshape}
+
 _NN = C_NAMESPACES["torch.nn.functional"]
 _SAVES_RESULT = frozenset("relu relu_ tanh sigmoid exp sqrt rsqrt".split())
 # What no list of autocast's has, for any device.
@@ -99,7 +111,7 @@ def _leaves() -> dict[int, Leaf]:
         name, _, variant = overload.partition(".")
         kind = describe(getattr(getattr(torch.ops.aten, name), variant or "default"))
         for func in functions:
-            is_alone = _is_alone_conv2d if func is torch.conv2d else None
+            is_alone = _IS_ALONE.get(func)
             found[id(func)] = Leaf(kind, arguments, name in _SAVES_RESULT, name not in _NEVER_CAST, is_alone, func)
 
     for name in ("relu", "relu_", "tanh", "sigmoid", "exp", "neg", "sqrt", "rsqrt", "cos", "sin", "t"):
@@ -118,13 +130,47 @@ def _leaves() -> dict[int, Leaf]:
     add("transpose.int", _axes, torch.transpose, Tensor.transpose)
     add("unsqueeze", _axes, torch.unsqueeze, Tensor.unsqueeze)
     add("convolution", _conv2d, torch.conv2d)
+    add("view", _sizes, Tensor.reshape)
+    for func, overload, arguments, is_alone, write in (
+        (_NN.linear, "addmm", composites.linear_arguments, composites.is_plain_linear, composites.write_linear),
+        (
+            torch.batch_norm,
+            "native_batch_norm",
+            composites.batch_norm_arguments,
+            composites.is_plain_batch_norm,
+            composites.write_batch_norm,
+        ),
+        (
+            torch.layer_norm,
+            "native_layer_norm",
+            composites.layer_norm_arguments,
+            composites.is_plain_layer_norm,
+            composites.write_layer_norm,
+        ),
+    ):
+        kind = describe(getattr(torch.ops.aten, overload).default)
+        found[id(func)] = Leaf(kind, arguments, False, True, is_alone, func, write)
     return found
 
 
 LEAVES: dict[int, Leaf] = _leaves()
-_NAMES = frozenset(leaf.kind.name.replace(".", "/", 1).removesuffix(".default") for leaf in LEAVES.values())
+_NAMES = composites.NAMES.union(
+    leaf.kind.name.replace(".", "/", 1).removesuffix(".default") for leaf in LEAVES.values()
+)
 
 
 def leaves_now() -> dict[int, Leaf]:
     """The leaves, by ``id()`` of the function; none while somebody has put kernels of his own behind ATen operators."""
-    return {} if operators_replaced(_NAMES) else LEAVES
+    if operators_replaced(_NAMES):
+        return {}
+    if not _tried:
+        if num_dispatch_modes() or transforms() is not None or any_autocast() or torch.is_inference_mode_enabled():
+            return {}  # whatever is active would be asked too, or change what is seen
+        for key in [key for key, leaf in LEAVES.items() if leaf.write is not None]:
+            if not composites.holds_here(LEAVES[key].func):
+                del LEAVES[key]
+        _tried.append(True)
+    return LEAVES
+
+
+_tried: list[bool] = []  # not empty: the composites were tried on this PyTorch

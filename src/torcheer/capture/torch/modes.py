@@ -9,35 +9,37 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from torcheer.capture.torch.composites import write_saved
+from torcheer.capture.torch.events import ATEN, OP
 from torcheer.capture.torch.kinds import METADATA_CALLS, REPLACING_CALLS, AtenKind
 from torcheer.capture.torch.leaves import Leaf, is_cast_or_hooked
 from torcheer.capture.torch.private import (
     TorchDispatchMode,
     current_node,
-    dispatch_mode_at,
     hide_from_dynamo,
     in_forward_ad,
+    no_dispatch_mode,
     no_function_mode,
     num_dispatch_modes,
     num_function_modes,
     plain_kernel,
-    pop_dispatch_mode,
-    push_dispatch_mode,
     run_kernel,
     sequence_nr,
     transforms,
 )
 from torcheer.capture.torch.saving import Keeper
-from torcheer.capture.torch.tape import ATEN, DERIVED, FRESH, OP, Tape, named_tensors
+from torcheer.capture.torch.tape import DERIVED, FRESH, Tape, named_tensors
 from torcheer.record.model import Ref
 
 Tensor = torch.Tensor
 _LOOK = object()
+_is_grad_enabled = torch.is_grad_enabled
 
 
 class FunctionLevel(TorchFunctionMode):
@@ -153,17 +155,18 @@ class FunctionLevel(TorchFunctionMode):
             return _LOOK
         if self.keeper is not None and kind.writes:
             self.keeper.before_write(kind, args, None)
-        mode = dispatch_mode_at(0)
-        # Ctrl-C comes after a call, not before the first in a block: the mode is always off when it is put back.
+        off = no_dispatch_mode()  # not by a `with`, which takes twice as long
         try:
-            pop_dispatch_mode(None)
             out = leaf.func(*args)
         finally:
-            push_dispatch_mode(mode)
-        entry = tape.live.get(id(out))
-        known = entry is not None and entry[0]() is out
-        result = entry[1] if entry is not None and known else tape.register(out, DERIVED if kind.is_view else FRESH)
+            del off
+        if leaf.write is not None:
+            leaf.write(tape, given, out, index)
+            return out
+        result = given[0] if out is args[0] else tape.register(out, DERIVED if kind.is_view else FRESH)
         tape.events.append((ATEN, kind, inner, None, result, index, tape.call))
+        if leaf.saves_result and out.requires_grad and _is_grad_enabled():
+            write_saved(tape, result, index)
         return out
 
     def results(self, index: int, func: Any, out: Any) -> tuple[Any, ...]:
@@ -228,15 +231,16 @@ class AtenLevel(TorchDispatchMode):
         if type(out) is Tensor:
             entry = live.get(id(out))
             if entry is None or entry[0]() is not out or kind.changes_geometry:
-                result: Any = tape.register(out, DERIVED if kind.is_view else FRESH)
+                is_view = kind.is_view and (not kind.may_copy or tape.shares(out, given))
+                result: Any = tape.register(out, DERIVED if is_view else FRESH)
             else:
                 result = entry[1]
         else:
-            result = self._result(kind, out)
+            result = self._result(kind, given, out)
         tape.events.append((ATEN, kind, tuple(given), named, result, owner, tape.call))
         return out
 
-    def _result(self, kind: AtenKind, out: Any) -> Any:
+    def _result(self, kind: AtenKind, given: Sequence[Any], out: Any) -> Any:
         """What an ATen call returned, tensors as numbers."""
         tape = self.tape
         if type(out) is not Tensor:
@@ -244,7 +248,8 @@ class AtenLevel(TorchDispatchMode):
         entry = tape.live.get(id(out))
         if entry is not None and entry[0]() is out and not kind.changes_geometry:
             return entry[1]
-        return tape.register(out, DERIVED if kind.is_view else FRESH)
+        is_view = kind.is_view and (not kind.may_copy or tape.shares(out, given))
+        return tape.register(out, DERIVED if is_view else FRESH)
 
     def _special(self, kind: AtenKind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls that are torcheer's own, that compute nothing, that take functions, or that nobody owns."""
@@ -257,13 +262,13 @@ class AtenLevel(TorchDispatchMode):
         if tape.op >= 0:
             given, named = self._before(kind, args, kwargs)
             out = self._run(kind, func, args, kwargs)
-            tape.events.append((ATEN, kind, given, named, self._result(kind, out), tape.op, tape.call))
+            tape.events.append((ATEN, kind, given, named, self._result(kind, given, out), tape.op, tape.call))
             return out
         # No function-level call is open, so its mode is active and would take what follows for calls of the user's.
         with no_function_mode():
             given, named = self._before(kind, args, kwargs)
             out = self._run(kind, func, args, kwargs)
-            self._unowned(kind, given, named, self._result(kind, out), out)
+            self._unowned(kind, given, named, self._result(kind, given, out), out)
         return out
 
     def _before(self, kind: AtenKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:

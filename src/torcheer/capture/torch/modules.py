@@ -19,18 +19,19 @@ import torch
 from torch.autograd.function import Function
 
 from torcheer.capture.torch.compiled import eager_source
+from torcheer.capture.torch.events import CALL, OP
 from torcheer.capture.torch.modes import FunctionLevel
+from torcheer.capture.torch.overrides import plain_override_checks
 from torcheer.capture.torch.private import (
     CAPTURES,
     HigherOrderOperator,
     below_captures,
     eager_branches,
     is_autograd_key,
-    plain_override_checks,
     replace_module_call,
     sequence_nr,
 )
-from torcheer.capture.torch.tape import CALL, OP, Tape
+from torcheer.capture.torch.tape import Tape
 
 _local = threading.local()
 _lock = threading.Lock()
@@ -139,18 +140,20 @@ def call_on_tape(
     tape: Tape, module: Any, args: Any, kwargs: Any, frame: FrameType | None, call: Callable[..., Any]
 ) -> Any:
     """Run a module's call and write it on the tape."""
-    if tape.call == 0 and module is tape.root and not tape.root_entered:
+    outer = tape.call
+    if outer == 0 and module is tape.root and not tape.root_entered:
         # The session has written the model's own call; this is nn.Module.__call__ inside it.
         tape.root_entered = True
         return call(module, *args, **kwargs)
-    entered = tape.host_now()
+    costs = tape.call_costs
+    entered = 0 if costs is None else tape.host_now()
     events = tape.events
     index = len(events)
     events.append(module)
     given = tape.template(args)
     named = tape.template_dict(kwargs) if kwargs else None
     site = tape.site(frame)
-    outer, outer_op = tape.call, tape.op
+    outer_op = tape.op
     tape.call = index
     training = getattr(module, "training", False)
     result = error = None
@@ -171,7 +174,8 @@ def call_on_tape(
         events[index] = (
             CALL, module, given, named, result, outer, site, start, end, len(events), training, error,
         )  # fmt: skip
-        tape.call_costs[index] = tape.host_now() - entered - (end - start)
+        if costs is not None:
+            costs[index] = tape.host_now() - entered - (end - start)
 
 
 def _recorded_apply(function: type[Function], *args: Any, **kwargs: Any) -> Any:

@@ -6,7 +6,6 @@ canary per name that says what breaks. Checked against torch 2.13.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,12 +40,13 @@ __all__ = [
     "at_end_of_backward",
     "backward_runner",
     "current_node",
-    "dispatch_mode_at",
+    "disabled_torch_function",
     "eager_branches",
     "hide_from_dynamo",
     "id_of_storage",
     "in_forward_ad",
     "is_autograd_key",
+    "is_composite",
     "is_custom_operator",
     "is_functional_wrapper",
     "no_dispatch_mode",
@@ -56,9 +56,6 @@ __all__ = [
     "operators_replaced",
     "packed_tensors",
     "plain_kernel",
-    "plain_override_checks",
-    "pop_dispatch_mode",
-    "push_dispatch_mode",
     "run_kernel",
     "saved_tensor_hooks",
     "sequence_nr",
@@ -104,12 +101,6 @@ num_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 # How many function modes are active on this thread, not counting the one that is being asked.
 num_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 
-# The stack of dispatch modes of this thread: what entering and leaving a mode comes down to, without the work of a
-# ``with``. A mode is taken off with ``pop_dispatch_mode(None)``.
-dispatch_mode_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
-pop_dispatch_mode: Callable[[None], Any] = torch._C._pop_torch_dispatch_stack
-push_dispatch_mode: Callable[[Any], None] = torch._C._push_on_torch_dispatch_stack
-
 # The innermost function transform (vmap, grad, jvp) that is running, or None.
 transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 
@@ -118,6 +109,9 @@ def in_forward_ad() -> bool:
     """Is a level of forward-mode AD open (``dual_level``), on any thread?"""
     return torch.autograd.forward_ad._current_level >= 0
 
+
+# The __torch_function__ of a subclass that has none.
+disabled_torch_function: Any = torch._C._disabled_torch_function_impl
 
 # Is autocast on, for any device?
 any_autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
@@ -219,6 +213,11 @@ def is_custom_operator(func: OpOverload) -> bool:
     return f"{func.namespace}::{func._opname}" in OPDEFS
 
 
+def is_composite(func: OpOverload) -> bool:
+    """Is it made of other operators? In inference mode such an operator is seen as a whole."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+
+
 def run_kernel(func: Any, tensor: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operator's kernel for ``tensor``'s device, so that modes which are active see inside it."""
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, tensor.device.type.upper()))
@@ -246,66 +245,6 @@ def packed_tensors(node: Any) -> Iterator[torch.Tensor]:
                 continue  # it has been freed
             if isinstance(data, torch.Tensor):
                 yield data
-
-
-# With a function mode active, ``has_torch_function`` answers True for every call. Python composites
-# (multi_head_attention_forward, einsum, …) would then be seen only as a whole, and nn.TransformerEncoderLayer
-# would leave its fused path and change its output. These modules look the checks up as globals.
-_CHECKING_MODULES = (
-    "torch.nn.functional",
-    "torch.functional",
-    "torch._tensor",
-    "torch.nn.init",
-    "torch.overrides",
-    "torch.autograd",
-    "torch._lowrank",
-)
-_CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-_PLAIN_TYPES = {torch.Tensor, torch.nn.Parameter, type(None), int, float, bool, str, tuple, list, torch.Size}
-
-
-def _overrides(value: object) -> bool:
-    kind = type(value)
-    if kind in _PLAIN_TYPES:
-        return False
-    hook = getattr(kind, "__torch_function__", None)
-    return hook is not None and hook is not torch._C._disabled_torch_function_impl
-
-
-def _of_sequence(values: Any) -> bool:
-    # Nearly always all of them are plain, and found so without a line of Python for each.
-    return not _PLAIN_TYPES.issuperset(map(type, values)) and any(map(_overrides, values))
-
-
-def _of_arguments(*values: Any) -> bool:
-    return not _PLAIN_TYPES.issuperset(map(type, values)) and any(map(_overrides, values))
-
-
-@contextmanager
-def plain_override_checks(is_recording: Callable[[], bool]) -> Iterator[None]:
-    """Make the override checks ignore modes and honour real subclasses, on threads that are recording."""
-
-    def gated(original: Callable[..., bool], plain: Callable[..., bool]) -> Callable[..., bool]:
-        return lambda *values: plain(*values) if is_recording() else original(*values)
-
-    plain_checks = dict(zip(_CHECKS, (_of_sequence, _overrides, _of_arguments), strict=True))
-    gates: dict[Any, Callable[..., bool]] = {}
-    replaced: list[tuple[Any, str, Any]] = []
-    for module_name in _CHECKING_MODULES:
-        module = sys.modules.get(module_name)
-        for name, plain in plain_checks.items():
-            original = getattr(module, name, None)
-            if original is not None:
-                replaced.append((module, name, original))
-                gate = gates.get(original)
-                if gate is None:
-                    gate = gates[original] = gated(original, plain)
-                setattr(module, name, gate)
-    try:
-        yield
-    finally:
-        for module, name, original in replaced:
-            setattr(module, name, original)
 
 
 def at_end_of_backward(call: Callable[[], None]) -> bool:

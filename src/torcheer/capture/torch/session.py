@@ -19,6 +19,7 @@ from torcheer import __version__
 from torcheer.capture.asked import asked_values
 from torcheer.capture.results import Current, plain_output
 from torcheer.capture.torch.backward import BackwardRecorder
+from torcheer.capture.torch.events import INPUT, OUTPUT
 from torcheer.capture.torch.finish import Finisher, no_garbage_collection
 from torcheer.capture.torch.finish_backward import Owners, add_backward
 from torcheer.capture.torch.inputs import Inputs
@@ -31,7 +32,7 @@ from torcheer.capture.torch.saving import Keeper, Kept, Store, Wanted
 from torcheer.capture.torch.select import Everything, Keys
 from torcheer.capture.torch.spread import is_spread, local_of, part_of
 from torcheer.capture.torch.structure import Structure, own_tensors, snapshot
-from torcheer.capture.torch.tape import INPUT, OUTPUT, Tape, named_tensors
+from torcheer.capture.torch.tape import Tape, named_tensors
 from torcheer.errors import CaptureError
 from torcheer.record.file import FilePayloads, TensorWriter
 from torcheer.record.model import Part, Record, Ref, Run

@@ -13,11 +13,12 @@ import weakref
 from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from torcheer.capture.arguments import parts_of
+from torcheer.capture.torch.events import ValueRow
 from torcheer.capture.torch.kinds import AtenKind, describe
 from torcheer.capture.torch.private import (
     FRAMEWORK_CODES,
@@ -25,7 +26,7 @@ from torcheer.capture.torch.private import (
     storage_id,
 )
 from torcheer.capture.torch.spread import is_spread, own_part, part_of
-from torcheer.record.model import Opaque, Part, Ref
+from torcheer.record.model import Opaque, Part, Ref, refs_in
 
 Tensor = torch.Tensor
 Parameter = torch.nn.Parameter
@@ -58,83 +59,7 @@ _KINDS: dict[type, int] = {
     **dict.fromkeys((int, float, bool, str, complex, type(None), type(Ellipsis)), _PLAIN),
     **dict.fromkeys((torch.dtype, torch.device, torch.layout, torch.memory_format), _PLAIN),
 }
-
-
-# What stands first in an event, and the fields that follow. Events are plain tuples: making a named tuple
-# would cost more than the rest of writing one.
-# In place of an event: a tensor the model was given, or returned.
-INPUT = -1
-OUTPUT = -2
-
-ATEN = 0
-OP = 1
-CALL = 2
-
-
-class OpEvent(NamedTuple):
-    """A call seen at function level. Its children lie between it and ``end`` on the tape."""
-
-    tag: int
-    func: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] | None
-    out: Any  # the result, tensors as Ref
-    nodes: tuple[Any, ...]  # (Ref, type of the autograd node, its sequence number, output number) per output
-    owner: int  # event of the function-level op around it, -1 for none
-    call: int  # event of the module call around it
-    site: int
-    start_ns: int
-    end_ns: int
-    seq: int
-    seq_end: int
-    end: int
-    error: str | None
-
-
-class AtenEvent(NamedTuple):
-    """A call seen at ATen level."""
-
-    tag: int
-    kind: AtenKind
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] | None
-    out: Any
-    owner: int
-    call: int
-    # Forward, where no function-level op tells it: the next autograd sequence number. Backward: the number of
-    # the node that ran it, or for a leaf's node -1 - the leaf's Ref.
-    seq: int | None = None
-    node: str | None = None  # backward: the type of that node
-
-
-class CallEvent(NamedTuple):
-    """A module call. What happened inside lies between it and ``end`` on the tape."""
-
-    tag: int
-    module: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] | None
-    out: Any
-    call: int
-    site: int
-    start_ns: int
-    end_ns: int
-    end: int
-    training: bool
-    error: str | None
-
-
-class ValueRow(NamedTuple):
-    """Metadata of a tensor object when it was first seen."""
-
-    shape: tuple[int, ...]
-    stride: tuple[int, ...] | None
-    offset: int
-    dtype: torch.dtype
-    device: torch.device
-    storage: int | None  # the value that was first seen with this storage
-    layout: torch.layout = torch.strided
-    size_bytes: int | None = None  # given only where it is not elements × element size
+_PLAIN_TYPES = frozenset(kind for kind, what in _KINDS.items() if what == _PLAIN)
 
 
 def shared_ref(number: int) -> Ref:
@@ -158,7 +83,7 @@ class Tape:
         self.start_ns = perf_counter_ns()
         self.now: Callable[[], int] = perf_counter_ns  # what the times of ops and module calls are read from
         self.host_now: Callable[[], int] = perf_counter_ns  # what the cost of writing them is read from
-        self.call_costs: dict[int, int] = {}  # event of a module call → nanoseconds that writing it took
+        self.call_costs: dict[int, int] | None = None  # event of a module call → ns that writing it took, if asked for
         self.stop_codes: set[int] = {id(code) for code in FRAMEWORK_CODES}
         self.storages: dict[int, Ref] = {}  # address → number, for the storage last seen there
         self.is_forward = True
@@ -213,6 +138,14 @@ class Tape:
             values.append(self._odd_row(tensor))
         self.live[id(tensor)] = (_weak(tensor), ref)
         return ref
+
+    def shares(self, tensor: Tensor, given: Any) -> bool:
+        """Does it lie in the memory of one of these arguments? Its address may be that of memory that is gone."""
+        try:
+            storage = self.storages.get(storage_id(tensor))
+        except (RuntimeError, NotImplementedError):
+            return True
+        return storage is not None and any(self.values[ref][5] == storage for ref in refs_in(tuple(given)))
 
     def _register_odd(self, tensor: Tensor, ref: Ref) -> Ref:
         """A tensor subclass, whose metadata may be a matter of ATen calls of its own."""
@@ -306,6 +239,8 @@ class Tape:
         if isinstance(value, Tensor):
             return self.ref(value)
         if isinstance(value, (tuple, list)):
+            if _PLAIN_TYPES.issuperset(map(type, value)):  # sizes, strides
+                return value[:] if type(value) is list else tuple(value)
             items = [self.convert(item) for item in value]
             return items if isinstance(value, list) else tuple(items)
         if isinstance(value, Mapping):

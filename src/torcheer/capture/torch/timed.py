@@ -14,9 +14,10 @@ from typing import Any
 from torcheer.capture.torch.calibrate import calibrate
 from torcheer.capture.torch.clocking import LEAF, Bias, NodeTime, Stretch, TimedBackward, TimedLevel, stretch_of
 from torcheer.capture.torch.device_clock import DeviceClock
+from torcheer.capture.torch.events import CALL, OP
 from torcheer.capture.torch.private import OpOverload, OpOverloadPacket
 from torcheer.capture.torch.session import TorchSession
-from torcheer.capture.torch.tape import CALL, OP, Tape
+from torcheer.capture.torch.tape import Tape
 from torcheer.record.model import Op, Record, Timing
 
 Key = tuple[str, int, str]  # kind, target, phase, as in Timing
@@ -227,7 +228,7 @@ def with_costs(bias: Bias, session: TorchSession, costs: dict[int, int] | None =
     level = session.function_level
     if not isinstance(level, TimedLevel):
         return replace(bias, costs=costs or {})
-    return replace(bias, costs={**(costs or {}), **level.costs, **session.tape.call_costs}, reads=level.reads)
+    return replace(bias, costs={**(costs or {}), **level.costs, **(session.tape.call_costs or {})}, reads=level.reads)
 
 
 def times_of_the_run(session: TorchSession, costs: dict[int, int], clock: DeviceClock | None) -> list[Timing]:
