@@ -104,3 +104,11 @@ def test_names_from_a_model_are_text(page: Page, tmp_path: Path) -> None:
     driver.graph_of(page)
     expect(details(page)).to_contain_text("</script><img src=x onerror=alert(1)>.weight")
     assert page.locator("img[src=x]").count() == 0
+
+
+def test_a_comparison_is_called_by_both_models(page: Page, tmp_path: Path) -> None:
+    a, b = nn.Sequential(nn.Linear(2, 2)), nn.Linear(2, 2)
+    tl.compare(a, b, torch.ones(1, 2), weights="copy").to_html(tmp_path / "compared.html")
+    page.goto((tmp_path / "compared.html").as_uri())
+    expect(page.get_by_role("button", name="Comparison Sequential / Linear")).to_be_visible()
+    assert page.title() == "Sequential / Linear · Comparison · torcheer"

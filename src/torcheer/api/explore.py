@@ -153,7 +153,7 @@ def _path_of(thing: Any, place: Path, contents: bool | None) -> Path:
         if type(thing).__module__.startswith(room):
             data = shown.data(kind, thing)
             path = place.with_suffix(".json")
-            title = _title_of(thing, data) or type(thing).__name__
+            title = page.title_of(data) or type(thing).__name__
             path.write_bytes(page.encoded({"kind": kind, "title": title, "data": data}))
             return path
     raise TorcheerError(
@@ -170,13 +170,6 @@ def _save(history: ModelHistory, path: Path, contents: bool | None) -> Path:
             print("Explorer: tensors are left out, since they are more than 1 GiB; explore(…, contents=True) has them.")
     file.write(record, history.payloads if contents else {}, path)
     return path
-
-
-def _title_of(thing: Any, data: dict[str, Any]) -> str:
-    names = getattr(thing, "names", None)
-    if isinstance(names, tuple):
-        return " / ".join(map(str, names))
-    return str(data.get("title") or data.get("model") or "")
 
 
 __all__ = ["Server", "explore", "start_server"]

@@ -41,9 +41,9 @@ def one_file(shown: Mapping[str, Any], title: str | None = None) -> str:
     """Return an HTML file that shows data by kind: what the ``build`` functions of the views return.
 
     shown: ``{"history": …}``, with any of "history", "profile", "comparison" and "watch".
-    title: what the tab says; by default the model's name.
+    title: what the tab says; by default the model's name, or both of a comparison.
     """
-    names = [str(data["model"]) for data in shown.values() if isinstance(data, Mapping) and data.get("model")]
+    names = [name for data in shown.values() if isinstance(data, Mapping) and (name := title_of(data))]
     style, script, worker = asset("page.css"), _inlined(asset("page.js")), _inlined(asset("worker.js"))
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
@@ -56,6 +56,11 @@ def one_file(shown: Mapping[str, Any], title: str | None = None) -> str:
         f'<script type="text/plain" id="worker">{worker}</script>\n'
         f'<script type="module">{script}</script>',
     )
+
+
+def title_of(data: Mapping[str, Any]) -> str:
+    """Return what its data calls a result: its title, its model, or the two that are compared."""
+    return str(data.get("title") or data.get("model") or " / ".join(data.get("names") or ()))
 
 
 def framed(page: str) -> str:

@@ -117,8 +117,8 @@ class EmbeddedSource implements Source {
 }
 
 function titleOf(data: unknown, kind: string): string {
-  const some = data as { title?: string; model?: string; run?: { model?: string } };
-  return some.title ?? some.run?.model ?? some.model ?? kind;
+  const some = data as { title?: string; model?: string; names?: string[]; run?: { model?: string } };
+  return some.title ?? some.run?.model ?? some.model ?? some.names?.join(" / ") ?? kind;
 }
 
 function queryText(query: Record<string, string | number>): string {
