@@ -3,7 +3,8 @@ one process, in turns; then memory, disk, readers, and whether the weights are t
 
 python benchmarks/watch_cost.py [PART …] [--rivals] [--rounds N] [--json FILE]
 
-PART: mlp, resnet18, transformer, flat, memory, disk, reader, identical; default: all of them.
+PART: mlp, resnet18, transformer, flat, memory, disk, reader, identical, compiled; default: all of them. With the rivals
+    all take about ten minutes on an idle machine; at the end every figure stands beside its bar.
 --rivals: also torchexplorer, wandb.watch offline and TensorBoard histograms, those that are installed. torchexplorer
     comes with `pip install --no-deps --target DIR torchexplorer==1.1.2 loguru flask pyperclip` and PYTHONPATH=DIR.
 cpu: processor time of the whole process, the writer's thread included, until everything is written. Bars are about
@@ -46,6 +47,7 @@ class Row:
     training: Training
     flush: Callable[[], object] = lambda: None
     after_step: Callable[[Training], object] = lambda _: None
+    end: Callable[[], object] = lambda: None
     wall_ms: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
 
@@ -68,7 +70,7 @@ def watched(name: str, model: str, folder: Path, log_freq: int) -> Row:
         training.model, log_freq=log_freq, backend="store", dir=folder, name=f"{model}-{log_freq}", verbose=False
     )
     training.step()  # records the graph
-    return Row(name, training, watch._sink.writer.flush)
+    return Row(name, training, watch._sink.writer.flush, end=watch.stop)
 
 
 def main() -> int:
@@ -93,6 +95,11 @@ def main() -> int:
         plain = {"torch": torch.__version__, "rivals": rivals_cost}
         plain["figures"] = [{**figure._asdict(), "holds": figure.holds} for figure in figures]
         given.json.write_text(json.dumps(plain, indent=1), encoding="utf-8")
+    print("\nEverything, beside its bar:")
+    for figure in figures:
+        print(figure)
+    for row in rivals_cost:
+        print(f"{row['model']}, {row['row']}: {row['cpu']:.2f} × cpu, {row['wall']:.2f} × wall")
     missed = [figure.name for figure in figures if not figure.holds]
     print(f"\n{len(figures) - len(missed)} of {len(figures)} bars hold" + "".join(f"\nmissed: {one}" for one in missed))
     return bool(missed)
@@ -127,6 +134,7 @@ def compare(
         rivals_cost.append({"model": model, "row": row.name, "cpu": cpu, "wall": wall})
     cost = ratio(every.cpu_ms, plain.cpu_ms)
     yield Figure(f"{plain.training.name}: everything logged every step, cpu", cost, BARS[model], "×")
+    every.end()
     seldom = watch_quiet.cost(model, folder, given.quiet_seconds)
     print(
         f"log_freq=100: a quiet step {seldom.quiet:.4f}, a logged one {seldom.logged:.3f}, the writer's waiting "

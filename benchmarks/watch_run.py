@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -190,6 +191,43 @@ def identical() -> Iterator[Figure]:
         yield Figure(f"weights and buffers that differ from an unwatched run, {plain.name}", different, 0, "")
 
 
+def compiled() -> Iterator[Figure]:
+    """What watching a compiled model costs, as multiples of its compiled step. It has no bar; it is stated."""
+    ways: dict[str, str | None] = {
+        "compiled": None,
+        'compiled="outside", the default': "outside",
+        'compiled="eager"': "eager",
+    }
+    trainings = []
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        for name, way in ways.items():
+            training = build("transformer")
+            training.model = torch.compile(training.model)
+            flush: Callable[[], object] = int
+            if way is not None:
+                watch = tl.watch(
+                    training.model, log_freq=1, compiled=way, backend="store", dir=folder, name=way, verbose=False
+                )
+                flush = stack.enter_context(watch).flush
+            for _ in range(3):
+                training.step()
+            trainings.append((name, training, flush))
+        took: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(20):
+            for name, training, flush in trainings:
+                start = time.process_time()
+                training.step()
+                flush()
+                took[name].append(time.process_time() - start)
+    plain, *watched_ones = took.values()
+    print(f"\nsmall transformer under torch.compile, {statistics.median(plain) * 1e3:.1f} ms a step; every step logged")
+    for name, times in zip(list(ways)[1:], watched_ones, strict=True):
+        ratio = statistics.median(one / other for one, other in zip(times, plain, strict=True))
+        print(f"    {name}: {ratio:.3f} × cpu")
+    yield from ()
+
+
 PARTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "flat": flat, "memory": memory, "disk": disk, "reader": reader, "identical": identical,
+    "compiled": compiled,
 }  # fmt: skip

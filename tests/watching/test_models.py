@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -349,6 +350,22 @@ def test_compiled_models(watch: Any, build: Build, compiled: str) -> None:
     else:
         assert "fc1:1/output/0" not in found
         assert "compiled" in notes, "what is not seen is said"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="TorchInductor needs a compiler for C++")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_inductor(watch: Any) -> None:
+    """Kernels of the real compiler: watched from outside they compute what they compute unwatched, to the bit."""
+    weights = []
+    for is_watched in (False, True):
+        torch.compiler.reset()
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(10, 8), nn.Tanh(), nn.Linear(8, 2))
+        watching = watch(model) if is_watched else None
+        train(torch.compile(model), lambda: torch.ones(5, 10), 3)
+        weights.append(model[0].weight.detach().clone())
+    assert torch.equal(*weights)
+    assert len(rows(watching, "0/param_grad/weight")) == 3
 
 
 def test_compiled_after_watch(watch: Any) -> None:
