@@ -77,6 +77,9 @@ def test_model_that_raises_shows_its_own_lines_and_what_ran(folder: Path, capsys
     assert "torch/nn/modules" not in printed.err
     assert "linear_1_1" in printed.out
     assert [op.label for op in tl.load("partial.tch")] == ["input_1_0", "linear_1_1"]
+    assert main(["trace", f"{NETS}:Breaks", "-i", "2x4", "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["error"]["kind"], answer["result"]["num_ops"]) == ("ValueError", 2)
 
 
 # -- inputs ------------------------------------------------------------------------------------------------

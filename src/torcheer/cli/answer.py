@@ -32,6 +32,7 @@ class Answer:
     files: list[str] = field(default_factory=list)  # that were written
     notes: list[str] = field(default_factory=list)  # what the reader must know
     code: int = DONE
+    error: BaseException | None = None  # of the user's model, where there is an answer all the same
 
 
 def as_json(verb: str, answer: Answer, error: BaseException | None = None) -> bytes:
@@ -40,6 +41,7 @@ def as_json(verb: str, answer: Answer, error: BaseException | None = None) -> by
     from torcheer import __version__
     from torcheer.views.page import encoded
 
+    error = error or answer.error
     what = None if error is None else {"kind": type(error).__name__, "message": str(error)}
     return encoded(
         {

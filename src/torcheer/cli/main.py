@@ -49,13 +49,16 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28, width=110, **options)
 
 
+class UsageError(Exception):
+    """The command line was not written rightly."""
+
+
 class Parser(argparse.ArgumentParser):
     """argparse's, whose errors end in the remedy."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        say(f"{self.prog}: {message}. `{self.prog} --help` has examples.")
-        raise SystemExit(FAILED)
+        raise UsageError(f"{self.prog}: {message}. `{self.prog} --help` has examples.")
 
 
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
@@ -84,7 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import argcomplete  # only a shell that completes asks for it
 
         argcomplete.autocomplete(parser(os.environ.get("COMP_LINE", "").split()))
-    given = parser(words).parse_args(words)
+    try:
+        given = parser(words).parse_args(words)
+    except UsageError as wrong:
+        say(str(wrong))
+        if "--json" in words:  # whoever asked for it parses what stands on stdout, whatever went wrong
+            _print(as_json(next(iter(words), ""), Answer(code=FAILED), wrong).decode())
+        return FAILED
     if not given.json:
         answer, error = _run(given)
         if error is None and answer.text and ranks.speaks():

@@ -66,7 +66,7 @@ def _recorded(given: argparse.Namespace, one: subject.Subject, step: Step) -> An
             raise
         say(ranks.named(described(error)))
         answer = _answer(given, partial, step)
-        answer.code = FAILED
+        answer.code, answer.error = FAILED, error
         return answer
     if given.backward:
         step("backward")

@@ -72,10 +72,14 @@ def test_every_verb_is_one_file() -> None:
 
 @pytest.mark.parametrize("words", [[], ["frace"], ["trace"], ["trace", "a:b", "--no-such"], ["open"], ["export", "x"]])
 def test_usage_errors_end_with_two_and_the_remedy(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        command.main(words)
-    assert ended.value.code == 2
-    assert "--help` has examples." in capsys.readouterr().err
+    assert command.main(words) == 2
+    printed = capsys.readouterr()
+    assert "--help` has examples." in printed.err
+    assert printed.out == ""
+    assert command.main([*words, "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["status"], answer["exit"], answer["error"]["kind"]) == ("failed", 2, "UsageError")
+    assert answer["error"]["message"].endswith("--help` has examples.")
 
 
 def test_our_errors_are_one_message_and_two(capsys: pytest.CaptureFixture[str]) -> None:
