@@ -56,7 +56,7 @@ docs: $(INSTALLED) ## Build the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet && echo "build/site/index.html"
 
 bench-profile: $(INSTALLED) ## Measure what profiling promises: FLOPs, times, memory, cost of its checks
-	$(BIN)/python -m benchmarks.profile_cost
+	$(BIN)/python -m benchmarks.profile_cost --json build/bench-profile.json --text build/bench-profile.txt
 
 clean: ## Remove .venv, caches and built files
 	rm -rf $(VENV) build dist src/torcheer/views/built src/torcheer/web/ui/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis

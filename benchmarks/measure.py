@@ -48,12 +48,15 @@ class Timing:
         return min(self.samples_ms)
 
     @property
+    def median_ms(self) -> float:
+        return statistics.median(self.samples_ms)
+
+    @property
     def spread(self) -> float:
-        return statistics.median(self.samples_ms) / self.min_ms
+        return self.median_ms / self.min_ms
 
     def as_dict(self) -> dict[str, float]:
-        median_ms = statistics.median(self.samples_ms)
-        return {"min_ms": self.min_ms, "median_ms": median_ms, "num_samples": len(self.samples_ms)}
+        return {"min_ms": self.min_ms, "median_ms": self.median_ms, "num_samples": len(self.samples_ms)}
 
 
 def measure(tasks: dict[str, Task], rounds: int, clock: str = "wall") -> dict[str, Timing]:

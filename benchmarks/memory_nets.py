@@ -151,6 +151,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "densenet121": lambda: (densenet121(), torch.rand(2, 3, 224, 224)),
     "mobilenet_v3_small": lambda: (MobileNetV3(), torch.rand(4, 3, 224, 224)),
     "ViT-S/16": lambda: (ViT(384, 12, 6, 224, 16), torch.rand(2, 3, 224, 224)),
+    "ViT-Ti/16, 64 px": lambda: (ViT(192, 12, 3, 64, 16), torch.rand(1, 3, 64, 64)),
     "GPT-2, eager": lambda: (gpt2("eager"), _ids()),
     "GPT-2, sdpa": lambda: (gpt2("sdpa"), _ids()),
     "Llama-small": lambda: (llama(), _ids()),

@@ -51,7 +51,7 @@ def metrics(report: Report) -> dict[str, dict[str, Any]]:
         "unit": "ns",
         "clock": run.clock or "wall",
         "n": run.num_repeats or 1,
-        "method": "runs without the ATen level, recording's cost subtracted"
+        "method": "runs without the ATen level, recording's cost subtracted, forward brought to plain runs"
         if run.num_repeats
         else "the recorded run, recording's cost subtracted"
         if is_timed

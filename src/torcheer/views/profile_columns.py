@@ -37,7 +37,10 @@ def _share(report: Report, row: Row) -> float | None:
     return mine / whole if whole and mine is not None else None
 
 
-_HOOKS = "median over the repeats of the time between a module's entry and return, in runs without the ATen level"
+_HOOKS = (
+    "median over the repeats of the time between a module's entry and return, in runs without the ATen level; the sum "
+    "is that of plain runs"
+)
 _NODES = "median over the repeats of the times of the autograd nodes made in it, from hooks on the nodes"
 _FORMULAS = "formulas of shapes, per ATen op; a multiply-add is two"
 _STORAGES = "from the storages that ATen ops made and gave back, in order"

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 import torcheer as tl
 from examples.models import ResidualNet, TinyGPT
+from torcheer.capture.torch.timed import Matcher
+from torcheer.record.model import Op, Record, Run
 
 
 @pytest.fixture(scope="module")
@@ -195,3 +197,21 @@ def test_a_list_of_modules_is_sorted_by_what_is_in_it() -> None:
     table = tl.profile(Net(), torch.rand(8, 400), measure="memory").table(sort="needed", columns=("needed",))
     places = [table.index(name) for name in ("blocks", "─ 1", "─ 0", "head")]
     assert places == sorted(places), table
+
+
+def test_what_recording_left_in_the_forward_is_taken_off_each_op_and_call_alike() -> None:
+    matcher = Matcher.__new__(Matcher)
+    op = {"kind": "op", "name": "f", "function": "f", "site": None}
+    matcher.record = Record(Run("Net"), ops=[Op(index, call=call, **op) for index, call in enumerate((1, 1, 1, 2))])
+    times = {0: 30, 1: 900, 2: 500}
+    run = Counter({("call", call, "forward"): spent for call, spent in times.items()})
+    run.update({("op", op, "forward"): spent for op, spent in enumerate((300, 300, 300, 400))})
+    run.update({("call", 2, "backward"): 80, ("run", 0, "all"): 1510})
+    runs = [run, Counter(run)]
+    matcher.bring_to(runs, 1100)
+    # Call 0 has but 30 to give, where each op and call owes 50.
+    assert runs[0] == runs[1]
+    assert run["run", 0, "all"] == 1100 + 80
+    assert run["call", 0, "forward"] == 0
+    assert (run["call", 1, "forward"], run["op", 0, "forward"]) == (700, 233)
+    assert (run["call", 2, "forward"], run["op", 3, "forward"], run["call", 2, "backward"]) == (400, 320, 80)
