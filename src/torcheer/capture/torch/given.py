@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import pickle
 import random
+import struct
 import sys
+import tokenize
+import warnings
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +22,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from torcheer.capture.torch.calls import as_tensors
+from torcheer.capture.torch.tape import named_tensors
 from torcheer.errors import CaptureError, near_misses
+from torcheer.units import bytes_text
 
 DTYPES = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
+# What the parsers of damaged and forged files were seen to raise, or say that they raise.
+_UNREADABLE = (
+    ValueError, RuntimeError, EOFError, SafetensorError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error,
+    struct.error, LookupError, TypeError, AttributeError, SyntaxError, tokenize.TokenError, ArithmeticError,
+    AssertionError, MemoryError, ImportError,
+)  # fmt: skip
+_FREE_BYTES, _MOST_TIMES = 2**30, 100  # what a file may always unpack to, and else how many times its own size
 WRITERS = {".pt": "torch.save", ".pth": "torch.save", ".npy": "numpy.save", ".npz": "numpy.savez"}
 
 
@@ -64,26 +78,57 @@ class Maker:
 
 def read_tensors(path: Path) -> Any:
     """Read a file of tensors, without running anything in it."""
+    suffix = path.suffix.lower()
+    try:
+        # What is odd about a file is an error or nothing: warnings of its parsers name lines of theirs.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _check_unpacked(path)
+            found = _read(path, suffix)
+        _check_size(found, path)
+        return found
+    except OSError as error:
+        raise CaptureError(f"{path} cannot be read: {error.strerror or error}. Check the path.") from None
+    except _UNREADABLE as error:
+        reason = str(error).partition("\n")[0].rstrip(" .")[:200] or type(error).__name__
+        writer = WRITERS.get(suffix, "safetensors")
+        raise CaptureError(
+            f"{path} cannot be read as tensors: {reason}. Only tensors and plain containers of them are read, never "
+            f"code. Write it with {writer}, with nothing but tensors in it."
+        ) from None
+
+
+def _read(path: Path, suffix: str) -> Any:
     # It takes a moment, and a room that records must load without it.
     import numpy
 
-    suffix = path.suffix.lower()
-    try:
-        if suffix == ".safetensors":
-            return load_file(path)
-        if suffix in (".pt", ".pth"):
-            return torch.load(path, map_location="cpu", weights_only=True)
-        loaded = numpy.load(path, allow_pickle=False)
+    if suffix == ".safetensors":
+        return load_file(path)
+    if suffix in (".pt", ".pth"):
+        return torch.load(path, map_location="cpu", weights_only=True)
+    with path.open("rb") as file:
+        loaded = numpy.load(file, allow_pickle=False)
         return loaded if isinstance(loaded, numpy.ndarray) else dict(loaded)
-    except OSError as error:
-        raise CaptureError(f"{path} cannot be read: {error.strerror or error}. Check the path.") from None
-    except (ValueError, RuntimeError, EOFError, SafetensorError, pickle.UnpicklingError) as error:
-        reason = str(error).partition("\n")[0]
-        writer = WRITERS.get(suffix, "safetensors")
-        raise CaptureError(
-            f"{path} cannot be read as tensors: {reason} Only tensors and plain containers of them are read, never "
-            f"code. Write it with {writer}, with nothing but tensors in it."
-        ) from None
+
+
+def _check_unpacked(path: Path) -> None:
+    """Raise ``ValueError`` where an archive says that it unpacks to far more than a file of its size should."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            _refuse_bomb(sum(entry.file_size for entry in archive.infolist()), path)
+
+
+def _check_size(found: Any, path: Path) -> None:
+    """The same of tensors that show few bytes many times over, which any copy would write out."""
+    for _, tensor in named_tensors(found):
+        if tensor.layout is torch.strided:
+            _refuse_bomb(tensor.numel() * tensor.element_size(), path)
+
+
+def _refuse_bomb(num_bytes: int, path: Path) -> None:
+    size = path.stat().st_size
+    if num_bytes > max(_FREE_BYTES, _MOST_TIMES * size):
+        raise ValueError(f"its {bytes_text(size)} stand for {bytes_text(num_bytes)}")
 
 
 def load_weights(model: Any, path: Path) -> None:
