@@ -54,6 +54,16 @@ def parse(text: str) -> Name:
         ) from None
 
 
+def check(name: Name) -> None:
+    """Raise where a name is the path of nothing, before anything is imported."""
+    place, path = name.place, Path(name.place)
+    if path.suffix == ".py" and not path.is_file():
+        near = near_misses(path.name, [one.name for one in path.parent.glob("*.py")]) if path.parent.is_dir() else ""
+        raise CaptureError(f"There is no file {str(path)!r}.{near or ' Give the path from here.'}")
+    if not path.is_file() and (path.suffix == ".tch" or os.sep in place):
+        raise CaptureError(f"There is no {place!r}. Give the path of a recording or of a Python file, from here.")
+
+
 def _dotted(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
@@ -96,11 +106,10 @@ def _is_model(value: Any) -> bool:
 
 
 def _module(name: Name) -> ModuleType:
+    check(name)
     path = Path(name.place)
     if path.suffix == ".py" or path.is_file():
         return _module_of_file(path)
-    if path.suffix == ".tch" or os.sep in name.place:
-        raise CaptureError(f"There is no {name.place!r}. Give the path of a recording or of a Python file, from here.")
     _first_on_path(Path.cwd())
     try:
         return import_module(name.place)
@@ -114,9 +123,6 @@ def _module(name: Name) -> ModuleType:
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        near = near_misses(path.name, [one.name for one in path.parent.glob("*.py")]) if path.parent.is_dir() else ""
-        raise CaptureError(f"There is no file {str(path)!r}.{near or ' Give the path from here.'}")
     full = path.resolve()
     known = sys.modules.get(full.stem)
     if known is not None and getattr(known, "__file__", None) == str(full):

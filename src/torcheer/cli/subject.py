@@ -71,6 +71,7 @@ def make(given: Any, step: Step, *, needs_input: bool = True) -> Subject:
 
 def made(name: str, given: Any) -> Any:
     """A model by name, with the weights, mode and device that were asked for."""
+    model_name.check(model_name.parse(name))
     # It imports torch.
     from torcheer.api import given as of_given
 
