@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torcheer import whole_file
 from torcheer.errors import MissingExtraError, StoreError
+from torcheer.store.rows import SIGNAL
 from torcheer.store.schema import STATISTICS
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _series(run: Run) -> Iterator[Columns]:
                 for name in ("lane", "model", "module", "call", "kind", "path", "dtype", "name")
             },
             "step": rows.steps.tolist(), "last_step": rows.last_steps.tolist(),
-            **{name: rows[name].tolist() for name in STATISTICS}, "counts": rows.counts.tolist(),
+            **{name: rows[name].tolist() for name in (*STATISTICS, SIGNAL)}, "counts": rows.counts.tolist(),
         }  # fmt: skip
 
 

@@ -28,6 +28,8 @@ def test_csv(run: Run, tmp_path: Path) -> None:
     assert [int(row["step"]) for row in own] == list(range(140))
     assert [float(row["mean"]) for row in own] == pytest.approx(rows["mean"].tolist())
     assert [int(word) for word in own[3]["counts"].split()] == rows.counts[3].tolist()
+    signal = [abs(float(row["mean"])) / float(row["std"]) for row in own]
+    assert [float(row["signal"]) for row in own] == pytest.approx(signal)
     assert own[0]["dead"] == "", "what does not apply"
     assert set(STATISTICS) <= set(own[0])
     assert len(found) == sum(len(run.rows(one)) for one in run.series)
