@@ -153,4 +153,18 @@ def _confirm(found: Alignment, a: int, b: int) -> Match | None:
             if error is not None:
                 return Match(a, b, Found("same", error), (twin, member))
     layout = find_layout(graph_a.array(first_a), graph_b.array(first_b), close)
-    return None if layout is None else Match(a, b, layout, (first_a, first_b))
+    if layout is not None:
+        return Match(a, b, layout, (first_a, first_b))
+    # A matrix product merges axes, which each side may have had in another order.
+    fine_a, fine_b = _finest(graph_a, a, first_a), _finest(graph_b, b, first_b)
+    if (fine_a, fine_b) == (first_a, first_b):
+        return None
+    layout = find_layout(graph_a.array(fine_a), graph_b.array(fine_b), close)
+    return None if layout is None else Match(a, b, layout, (fine_a, fine_b))
+
+
+def _finest(graph: Graph, cls: int, first: int) -> int:
+    """The member of a class with the most axes, of those whose numbers were kept."""
+    size = graph.array(first).size
+    kept = [m for m in graph.members(cls) if graph.has_contents(m) and graph.array(m).size == size]
+    return max(kept, key=lambda member: (len(graph.value(member).shape), -member), default=first)

@@ -24,9 +24,10 @@ from torcheer.diff.comparison import (
     MatchResult,
     head,
 )
-from torcheer.diff.confirm import confirm
-from torcheer.diff.frontier import Candidate, Search
+from torcheer.diff.confirm import GIVEN_OTHERS, confirm
+from torcheer.diff.frontier import SAME_GIVEN, Search
 from torcheer.diff.graph import Graph, build, plain_arguments
+from torcheer.diff.half import Candidate
 from torcheer.diff.layout import apart, name_order
 from torcheer.diff.learning import Learning, compare_learning
 from torcheer.diff.noise import Noise
@@ -34,13 +35,18 @@ from torcheer.diff.notes import notes_about
 from torcheer.diff.numbers import Tolerance, distance
 from torcheer.diff.outputs import Pair, are_beyond_doubt, judge, notes_on, pair_outputs
 from torcheer.diff.param_map import ParamMap
+from torcheer.diff.parts import follow_parts
 from torcheer.diff.place import label_of, place_of
 from torcheer.diff.runs import Runs
+from torcheer.diff.side import CanReplay
+from torcheer.diff.transplant import Transplant
+from torcheer.diff.trial import try_out
 from torcheer.diff.value_map import map_by_value, note_on_weights, weights_of
 from torcheer.record.model import Record, Shape
 
 _FUSED = ("scaled_dot_product", "mkldnn_rnn_layer", "_transformer_encoder_layer_fwd", "_native_multi_head_attention")
 _NUM_CANDIDATES = 5
+_MOST_ROUNDS = 24  # in which the frontier moves past steps and parts that agree
 _GROSS = 1e-3  # of an output: no rounding makes as much of a difference
 
 
@@ -48,7 +54,6 @@ def compare_runs(runs: Runs, given: Tolerance | None = None, learning: Learning 
     """Compare two runs and name the first divergence; where they agree, what they learn."""
     result = _compare_forward(runs, given)
     side_a, side_b = runs.sides
-    result._mapping = lambda: _map_params(runs)
     result.notes += notes_about(*runs.first)
     if result.verdict == EQUAL and learning is not None and side_a is not None and side_b is not None:
         graphs = build(runs.first[0], runs.picked[0]), build(runs.first[1], runs.picked[1])
@@ -74,6 +79,7 @@ def _compare_forward(runs: Runs, given: Tolerance | None) -> Comparison:
     a, b = (build(one, picked) for one, picked in zip(runs.first, runs.picked, strict=True))
     names = _names(a, b)
     result = Comparison(names, EQUAL, records=runs.first)
+    result._mapping = lambda: _map_params(runs)
     pairs = pair_outputs(a, b)
     result.notes += notes_on(a, b, pairs)
     if are_beyond_doubt(a, b, pairs, given):
@@ -205,10 +211,22 @@ def _owners(graph: Graph) -> dict[int, list[int]]:
 def _find_first(result: Comparison, alignment: Alignment, pairs: Sequence[Pair], runs: Runs) -> None:
     wrong = [pair for pair, one in zip(pairs, result.outputs, strict=True) if one.verdict == DIVERGED]
     differing = [pair.a.value for pair in wrong], [pair.b.value for pair in wrong]
-    search = Search(alignment, differing)
+
+    def mapped() -> frozenset[str]:
+        return frozenset(pair.target for pair in result.param_map.pairs)
+
+    search = Search(alignment, differing, mapped)
     found = search.candidates()
-    if search.follow_steps(found):
-        found = Search(alignment, differing).candidates() or found
+    for _ in range(_MOST_ROUNDS):
+        moved = search.follow_steps(found)
+        if not (follow_parts(search, found) or moved):
+            break
+        search = Search(alignment, differing, mapped)
+        found = search.candidates() or found
+    side_b: object = runs.sides[1]
+    if len(found) > 1 and isinstance(side_b, CanReplay):
+        transplant = Transplant(alignment, side_b, list(zip(*differing, strict=True)))
+        found = try_out(search, found, transplant)
     divergences = [describe(alignment, one) for one in found[:_NUM_CANDIDATES]]
     if found and _is_chance(alignment, found):
         result.verdict = UNDETERMINED
@@ -216,10 +234,19 @@ def _find_first(result: Comparison, alignment: Alignment, pairs: Sequence[Pair],
             "both sides draw random numbers, and other ones: compare them in eval mode, or with dropout off"
         )
     if divergences:
-        divergences[0].confirmed = confirm(alignment, found[0], runs.sides)
+        _tell_trials(divergences[0], found[0], confirm(alignment, found[0], runs.sides))
     else:
         divergences = [_of_output(alignment, wrong[0], result)]
     result.first_divergence, result.candidates = divergences[0], divergences[1:]
+
+
+def _tell_trials(told: Divergence, one: Candidate, confirmed: str) -> None:
+    """What was found out by making calls again, and a headline that agrees with it."""
+    if confirmed.startswith(GIVEN_OTHERS) and SAME_GIVEN in told.headline:
+        told.headline = told.headline.replace(SAME_GIVEN, "what it is given is not what A's is")
+        told.why = told.why.replace(SAME_GIVEN, "what it is given is not what A's is")
+    mends = "With A's numbers in its place, B gives A's outputs." if one.mends else ""
+    told.confirmed = " ".join(part for part in (confirmed, mends) if part)
 
 
 def _is_chance(alignment: Alignment, found: Sequence[Candidate]) -> bool:
@@ -263,7 +290,7 @@ def describe(alignment: Alignment, one: Candidate) -> Divergence:
     side = "B" if place_b is not None else "A"
     if one.kind == "missing" and place_a is not None:
         subject, side = place_a, "A"
-    line = f" at {subject.frame}" if subject.frame else ""
+    line = f" at {subject.frame.where}" if subject.frame else ""
     module = f" in {subject.module}" if subject.module else ""
     found.headline = f"{side}'s {subject.op}{module}{line}: {one.why}"
     found.why = one.why
@@ -283,5 +310,5 @@ def _of_output(alignment: Alignment, pair: Pair, result: Comparison) -> Divergen
     match = alignment.by_b.get(b.class_of(pair.b.value))
     if match is not None and match.a != a.class_of(pair.a.value):
         reason += "; B returns what A has earlier"
-    where = f" at {places[1].frame}" if places[1] is not None and places[1].frame else ""
+    where = f" at {places[1].frame.where}" if places[1] is not None and places[1].frame else ""
     return Divergence("order", f"{reason}{where}", places[0], places[1], how_far, (head(one), head(other)))

@@ -12,11 +12,13 @@ import numpy as np
 
 from torcheer.diff.align import Alignment
 from torcheer.diff.arrays import Array
-from torcheer.diff.frontier import Candidate
 from torcheer.diff.graph import Graph, Node
+from torcheer.diff.half import Candidate
 from torcheer.diff.layout import is_close
 from torcheer.diff.side import CanReplay
 from torcheer.record.model import Op, refs_in
+
+GIVEN_OTHERS = "Confirmed: given A's inputs, B's call gives A's result:"
 
 
 def confirm(alignment: Alignment, one: Candidate, sides: Sequence[object]) -> str:
@@ -37,24 +39,21 @@ def confirm(alignment: Alignment, one: Candidate, sides: Sequence[object]) -> st
         return ""
     close = alignment.close(node_a.outputs[0])
     again = side_a.replay(call_a, own)
-    if not _same(result_a, again):
+    if again is None or not _same(result_a, again[0]):
         return ""  # the record does not hold all that the call depends on
-    found = side_b.replay(call_b, given)
-    if found is None:
+    returned = side_b.replay(call_b, given)
+    if returned is None:
         return ""
+    found = returned[0]
     if found.shape == result_b.shape and is_close(result_b, found, close) is not None:
         return "Confirmed: given A's inputs, B's call gives B's result: the call itself differs."
     if found.shape == result_a.shape and is_close(result_a, found, close) is not None:
-        return "Confirmed: given A's inputs, B's call gives A's result: what it was given differs."
+        return f"{GIVEN_OTHERS} what it was given differs."
     return "Given A's inputs, B's call gives neither side's result: the call differs, and what it was given too."
 
 
-def _same(wanted: Array, found: Array | None) -> bool:
-    return (
-        found is not None
-        and found.shape == wanted.shape
-        and np.array_equal(found, wanted, equal_nan=found.dtype.kind in "fc")
-    )
+def _same(wanted: Array, found: Array) -> bool:
+    return found.shape == wanted.shape and np.array_equal(found, wanted, equal_nan=found.dtype.kind in "fc")
 
 
 def _result(graph: Graph, node: Node) -> Array | None:

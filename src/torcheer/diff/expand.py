@@ -24,14 +24,9 @@ Steps = list[Array]
 
 def follow(alignment: Alignment, node_a: Node, node_b: Node) -> bool:
     """Match values of B after a frontier with the steps of one op of A; whether any was found."""
-    formula = _FORMULAS.get(node_a.name)
-    if formula is None or node_a.op is None or not node_a.outputs:
+    steps = steps_of(alignment.a, node_a)
+    if not steps:
         return False
-    arrays = _arrays(alignment.a, node_a)
-    if arrays is None:
-        return False
-    with np.errstate(all="ignore"):
-        steps = formula(arrays, node_a.op.args)
     close = alignment.close(node_a.outputs[0])
     table = Sketches({place: sketch(step) for place, step in enumerate(steps)})
     found = False
@@ -51,6 +46,33 @@ def follow(alignment: Alignment, node_a: Node, node_b: Node) -> bool:
                     found = True
                     break
     return found
+
+
+def steps_of(graph: Graph, node: Node) -> Steps:
+    """What a fused op computes on the way; nothing where no formula is known."""
+    formula = _FORMULAS.get(node.name)
+    if formula is None or node.op is None or not node.outputs:
+        return []
+    arrays = _arrays(graph, node)
+    if arrays is None:
+        return []
+    with np.errstate(all="ignore"):
+        return formula(arrays, node.op.args)
+
+
+def without_bias(graph: Graph, node: Node) -> Steps:
+    """What a linear op returns but for its bias, which the other side may add in a step of its own."""
+    place = _BIASES.get(node.name)
+    arrays = _arrays(graph, node) if place is not None and node.op is not None and node.outputs else None
+    if arrays is None or place is None or len(arrays) <= place or not graph.has_contents(node.outputs[0]):
+        return []
+    result, bias = graph.array(node.outputs[0]), arrays[place]
+    if bias is None or bias.ndim != 1:
+        return []
+    return [result - (bias.reshape(-1, *(1,) * (result.ndim - 2)) if "conv" in node.name else bias)]
+
+
+_BIASES = {"addmm": 0, "linear": 2, "convolution": 2, "_convolution": 2, "mkldnn_convolution": 2}
 
 
 def _arrays(graph: Graph, node: Node) -> list[Array | None] | None:

@@ -27,10 +27,14 @@ _SELECTION = frozenset(
     "slice select split split_with_sizes chunk unbind cat stack index_select gather index narrow roll flip repeat"
     " repeat_interleave constant_pad_nd as_strided unfold im2col view_as_real view_as_complex real imag diagonal"
     " pad reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d copy_ copy setitem tril triu"
+    " scatter scatter_ index_copy index_copy_ masked_scatter masked_scatter_ masked_select index_fill index_fill_"
     " take take_along_dim channel_shuffle rot90 hstack vstack unsafe_split unsafe_chunk slice_scatter"
     " select_scatter _pack_padded_sequence _pad_packed_sequence complex rot90 index_put index_put_ unsafe_index"
     " _unsafe_index new_zeros zeros_like zeros new_empty".split()
 )
+
+
+_PLAIN = frozenset("ones ones_like zeros zeros_like eye".split())
 
 
 def computes(function: str) -> bool:
@@ -69,6 +73,16 @@ class Node:
         return self.name in _SELECTION
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it makes a constant in which no number is chosen: ones, the identity, 0, 1, 2, …"""
+        if self.inputs or self.op is None:
+            return False
+        counts = (
+            self.name == "arange" and (len(self.op.args) == 1 or self.op.args[:1] == (0,)) and len(self.op.args) < 3
+        )
+        return counts or self.name in _PLAIN
+
+    @property
     def is_scaling(self) -> bool:
         """Whether it multiplies one tensor by a number."""
         scales = self.name in ("mul", "div", "mul_", "div_") and self.op is not None and len(self.inputs) == 1
@@ -103,6 +117,7 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     producer: dict[int, int] = field(default_factory=dict)  # value → node
     readers: dict[int, list[int]] = field(default_factory=dict)  # class → nodes
+    handed_on: dict[int, int] = field(default_factory=dict)  # value → the one that a function gave back as it was
     _root: dict[int, int] = field(default_factory=dict)
     _arrays: dict[int, Array] = field(default_factory=dict)
 
@@ -238,6 +253,7 @@ def _join_handed_on(graph: Graph, op: Op, returned: list[int]) -> None:
         given = places.get(_place(values[value]))
         if given is not None and given != value:
             graph._root[value] = graph.class_of(given)
+            graph.handed_on[value] = given
 
 
 def _place(value: Value) -> tuple[Any, ...]:

@@ -127,14 +127,14 @@ def _arrangements(a: Array, b: Array) -> Iterator[tuple[str, Array, Array]]:
             if axes == tuple(range(other.ndim)):
                 continue
             turned = other.transpose(axes)
-            if not _mergeable(turned.shape, one.shape):
+            if not mergeable(turned.shape, one.shape):
                 continue
             name = f"axes {axes}"
             yield (name, one, turned) if not is_swapped else (name, turned, one)
     yield from _split_arrangements(a, b)
 
 
-def _mergeable(fine: tuple[int, ...], coarse: tuple[int, ...]) -> bool:
+def mergeable(fine: tuple[int, ...], coarse: tuple[int, ...]) -> bool:
     """Whether axes merge into the other shape: each axis of ``coarse`` is a run of axes of ``fine``."""
     at = 0
     for extent in coarse:
@@ -155,7 +155,7 @@ def _split_arrangements(a: Array, b: Array) -> Iterator[tuple[str, Array, Array]
     split = a.reshape(fine)
     for axes in permutations(range(len(fine))):
         turned = split.transpose(axes)
-        if axes != tuple(range(len(fine))) and _mergeable(turned.shape, b.shape):
+        if axes != tuple(range(len(fine))) and mergeable(turned.shape, b.shape):
             yield f"split to {fine}, axes {axes}", turned, b
 
 

@@ -164,7 +164,7 @@ def _first(result: Comparison, results: Sequence[TensorResult], graphs: tuple[Gr
         a = _place(graphs[0], one.sources[0] if one.sources else "")
         b = _place(graphs[1], target)
         when = f" in training step {one.step}" if one.step else ""
-        line = f" (used at {b.frame})" if b is not None and b.frame else ""
+        line = f" (used at {b.frame.where})" if b is not None and b.frame else ""
         headline = f"the {one.what} of B's {one.target}{line} differs{when}: {one.reason or f'by {one.error:.3g}'}"
         divergences.append(Divergence(one.what, headline, a, b))
     result.verdict = DIVERGED

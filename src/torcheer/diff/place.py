@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +22,22 @@ class Line:
     function: str
     text: str = ""
 
+    @property
+    def where(self) -> str:
+        """File, as short as it is clear, number and function."""
+        return f"{short_path(self.file)}:{self.line} in {self.function}"
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.function}" + (f": {self.text}" if self.text else "")
+        return self.where + (f": {self.text}" if self.text else "")
+
+
+def short_path(file: str) -> str:
+    """A file below the current folder from there, one of an installed package from the package."""
+    for packages in ("/site-packages/", "/dist-packages/"):
+        if packages in file:
+            return file.rpartition(packages)[2]
+    here = os.getcwd().rstrip("/") + "/"
+    return file.removeprefix(here)
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ def describe(rows: Rows, blame: Blame) -> Divergence:
     place_b = _place(rows.ranks[rank].graph, rows.op(row, rank))
     found = Divergence(kind, "", place_a, place_b, why=why, ranks=tuple(sorted(ranks)))
     _add_numbers(rows, row, rank, found)
-    line = f" at {place_b.frame}" if place_b.frame else ""
+    line = f" at {place_b.frame.where}" if place_b.frame else ""
     module = f" in {rows.ranks[rank].plain(place_b.module)}" if place_b.module else ""
     found.headline = f"{ranks_text(ranks)}: {place_b.op}{module}{line}: {found.why}"
     return found

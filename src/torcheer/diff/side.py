@@ -93,8 +93,8 @@ class Side(Protocol):
 class CanReplay(Protocol):
     """A side that can make one recorded call again."""
 
-    def replay(self, call: Op, contents: Mapping[int, Array]) -> Array | None:
-        """Return the first tensor of a call on these contents of the values it read; None where it cannot be told."""
+    def replay(self, call: Op, contents: Mapping[int, Array]) -> list[Array] | None:
+        """Return the tensors of a call on these contents of the values it read; None where it cannot be told."""
 
 
 def check_optimizer(optimizer: Any, expected: type, framework: str) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from textwrap import wrap
 from typing import Any
 
 from torcheer.diff.comparison import Comparison
+from torcheer.diff.place import short_path
 from torcheer.history import ModelHistory
 from torcheer.views import history as history_view
+
+_WIDTH = 120  # columns
 
 
 def build(comparison: Comparison) -> dict[str, Any]:
@@ -59,10 +63,11 @@ def to_text(data: dict[str, Any]) -> str:
     lines += [f"  {reason}" for reason in data["reasons"]]
     first = data["first_divergence"]
     if first is not None:
-        lines += ["", f"First divergence: {first['headline']}", *_divergence(first)]
+        lines += ["", *_wrapped(f"First divergence: {first['headline']}"), *_divergence(first)]
     if data["candidates"]:
         lines += ["", "It may also be:"]
-        lines += [f"  {number}. {one['headline']}" for number, one in enumerate(data["candidates"], 2)]
+        for number, one in enumerate(data["candidates"], 2):
+            lines += _wrapped(f"  {number}. {one['headline']}", "     ")
     if data["outputs"]:
         lines += ["", "Outputs"] + [f"  {one['text']}" for one in data["outputs"]]
     lines += _tensors(data["gradients"], "Gradients") + _tensors(data["weights"], "Weights, buffers and states")
@@ -86,8 +91,8 @@ def _divergence(first: dict[str, Any]) -> list[str]:
         lines.append(f"  {side}{on}: {place['op']} = {place['function']} ({place['aten']}){inside}")
         if place["frame"]:
             frame = place["frame"]
-            lines.append(f"     {frame['file']}:{frame['line']} in {frame['function']}")
-            lines += [f"         {frame['text']}"] if frame["text"] else []
+            lines.append(f"     {_where(frame)}")
+            lines += [_cut(f"         {frame['text']}")] if frame["text"] else []
         lines += [f"     arguments: {place['arguments']}"] if place["arguments"] else []
         lines += [f"     parameters: {', '.join(place['params'])}"] if place["params"] else []
         lines += [f"     {head}"] if head else []
@@ -95,17 +100,29 @@ def _divergence(first: dict[str, Any]) -> list[str]:
         one = first["distance"]
         is_odd = str(one["max_abs"]) == "nan"
         largest = f"largest difference {_number(one['max_abs'])} absolute, {_number(one['max_rel'])} relative"
-        lines.append(
+        lines += [
             f"  Mismatched elements: {one['num_mismatched']} / {one['num_elements']}; "
-            f"{'NaN in one of the two' if is_odd else largest}, at {tuple(one['largest_at'])}: "
-            f"{_number(one['value_a'])} in A, {_number(one['value_b'])} in B"
-        )
-    lines += [f"  {first['confirmed']}"] if first["confirmed"] else []
+            f"{'NaN in one of the two' if is_odd else largest},",
+            f"    at {tuple(one['largest_at'])}: {_number(one['value_a'])} in A, {_number(one['value_b'])} in B",
+        ]
+    lines += _wrapped(f"  {first['confirmed']}") if first["confirmed"] else []
     for side, place in zip("AB", (first["a"], first["b"]), strict=True):
         if place is not None and place["stack"]:
             lines.append(f"  Stack of {side}:")
-            lines += [f"    {f['file']}:{f['line']} in {f['function']}: {f['text']}" for f in place["stack"]]
+            lines += [_cut(f"    {_where(frame)}: {frame['text']}") for frame in place["stack"]]
     return lines
+
+
+def _where(frame: dict[str, Any]) -> str:
+    return f"{short_path(frame['file'])}:{frame['line']} in {frame['function']}"
+
+
+def _wrapped(line: str, indent: str = "  ") -> list[str]:
+    return wrap(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [line]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 2] + " …"
 
 
 def _number(value: Any) -> str:

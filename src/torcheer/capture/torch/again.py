@@ -19,8 +19,8 @@ class _NotRecordedError(Exception):
     """An argument of the call is not in the record as it was."""
 
 
-def call_again(op: Op, contents: Mapping[int, Array], device: torch.device) -> Array | None:
-    """The first tensor that a call returns when it is given these contents in place of the values it read.
+def call_again(op: Op, contents: Mapping[int, Array], device: torch.device) -> list[Array] | None:
+    """The tensors that a call returns when it is given these contents in place of the values it read.
 
     None where the record does not say all that the call was given, or the call refuses them.
     """
@@ -31,23 +31,24 @@ def call_again(op: Op, contents: Mapping[int, Array], device: torch.device) -> A
         return None
     try:
         with torch.no_grad():
-            args = [_argument(one, contents, device) for one in op.args]
-            kwargs = {key: _argument(one, contents, device) for key, one in (op.kwargs or {}).items()}
+            writes = function._schema.is_mutable
+            args = [_argument(one, contents, device, writes) for one in op.args]
+            kwargs = {key: _argument(one, contents, device, writes) for key, one in (op.kwargs or {}).items()}
             returned = function(*args, **kwargs)
     except (_NotRecordedError, RuntimeError, TypeError, ValueError, IndexError):
         # Shapes that do not fit are an answer too: it cannot be told.
         return None
-    tensors = [tensor for _, tensor in named_tensors(returned)]
-    return as_array(tensors[0]) if tensors else None
+    return [as_array(tensor) for _, tensor in named_tensors(returned)] or None
 
 
-def _argument(value: Any, contents: Mapping[int, Array], device: torch.device) -> Any:
+def _argument(value: Any, contents: Mapping[int, Array], device: torch.device, writes: bool) -> Any:
     if isinstance(value, Ref):
         if int(value) not in contents:
             raise _NotRecordedError
-        return torch.from_numpy(contents[int(value)].copy()).to(device)
+        array = contents[int(value)]
+        return torch.from_numpy(array.copy() if writes or not array.flags.writeable else array).to(device)
     if isinstance(value, Opaque):
         raise _NotRecordedError
     if isinstance(value, (tuple, list)):
-        return [_argument(one, contents, device) for one in value]
+        return [_argument(one, contents, device, writes) for one in value]
     return _NAMED.get(value, value) if isinstance(value, str) else value

@@ -108,7 +108,7 @@ class TorchSide:
             given = [torch.from_numpy(array.copy()).to(self._device()) for array in inputs]
             return [as_array(tensor) for _, tensor in named_tensors(self.model.get_submodule(address)(*given))]
 
-    def replay(self, call: Op, contents: Mapping[int, Array]) -> Array | None:
+    def replay(self, call: Op, contents: Mapping[int, Array]) -> list[Array] | None:
         """Make one recorded call again, on these contents."""
         return call_again(call, contents, self._device())
 
