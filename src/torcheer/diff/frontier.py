@@ -101,7 +101,8 @@ class Search:
                 found.why = f"it is given some of what A's {twin.name} is, and makes something else"
                 name_left_out(self, node, twin, found)
             name_scale(self, node, twin, found)
-        if node.outputs and not self.b.graph.value(node.outputs[0]).dtype.startswith(("float", "bfloat", "complex")):
+        is_float = node.outputs and self.b.graph.value(node.outputs[0]).dtype.startswith(("float", "bfloat", "complex"))
+        if found.kind == "op" and not is_float:
             found.strength = min(found.strength, 8)  # a comparison or a choice: seldom written alike
         name_param(self, node, found)
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from torcheer.diff.families import family
 from torcheer.diff.graph import Node
 from torcheer.diff.half import Candidate
 
@@ -58,9 +59,10 @@ def uses_of_tables(search: Search, found: list[Candidate]) -> Iterator[Candidate
 
 
 def _has_table(search: Search, join: Node) -> bool:
-    """Whether A, too, goes on from what an op of B reads with the help of a mask or table."""
+    """Whether A, too, goes on from what an op of B reads by such an op, or with the help of a mask or table."""
     a = search.a.graph
     readers = {index for cls in search.in_a(join) for index in search.readers_of(cls)}
     unknown = [a.nodes[index] for index in readers if search.a.makes_unknown(a.nodes[index])]
     tables = {a.class_of(value) for node in unknown for value in node.inputs} & a.side_classes
-    return not unknown or any(a.value(cls).kind != "param" for cls in tables)
+    is_done = any(family(node.name) == family(join.name) for node in unknown)
+    return not unknown or is_done or any(a.value(cls).kind != "param" for cls in tables)
