@@ -2,9 +2,11 @@
 
 python examples/demo.py [--close]
 
-The explorer it opens at the end lives on for ten minutes after the last look; --close ends it at once.
+The explorer it opens at the end lives on for ten minutes after the last look; --close ends it at once, and
+removes the run that was watched.
 """
 
+import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
@@ -96,7 +98,7 @@ def check(model: torch.nn.Module, images: torch.Tensor) -> None:
 def watch_training(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> Path:
     heading("10. Watch it train: tl.watch(model, log_freq=1)")
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    folder = mkdtemp(prefix="torcheer-demo-")  # kept, since the explorer shows it
+    folder = mkdtemp(prefix="torcheer-demo-")  # it outlives this process, as the explorer does
     # backend="standalone", the default, follows it live in the browser as well.
     with tl.watch(model, log_freq=1, backend="store", dir=folder, verbose=False) as w:
         for _ in range(30):
@@ -123,6 +125,9 @@ def explore(
     server = tl.explore(history, profile, diff, runs)
     if "--close" in sys.argv:
         server.close()
+        shutil.rmtree(runs)
+    else:
+        print(f"It reads the training run from {runs}, which stays: remove it when you have seen enough.")
 
 
 class Rewritten(torch.nn.Module):
