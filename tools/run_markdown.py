@@ -101,7 +101,11 @@ def run_page(page: Path) -> list[Difference]:
             with redirect_stdout(out):
                 exec(code, namespace)
             printed = out.getvalue().replace(f"{ROOT}{os.sep}", "")
-            if block.shown is not None and not matches(block.shown, printed):
+            if block.shown is None or matches(block.shown, printed):
+                continue
+            # Where a line with a path in it is wrapped depends on how long the path of the clone is.
+            has_paths = printed != out.getvalue()
+            if not (has_paths and matches(" ".join(block.shown.split()), " ".join(printed.split()))):
                 different.append(Difference(block, printed))
     return different
 
