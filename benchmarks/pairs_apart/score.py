@@ -32,7 +32,7 @@ class Outcome:
 
 
 def squares(output: Any) -> torch.Tensor:
-    return torch.stack([tensor.square().mean() for tensor in tensors(output)]).sum()
+    return torch.stack([tensor.square().mean() for tensor in tensors(output) if tensor.is_floating_point()]).sum()
 
 
 def training(name: str, bug: str, a: Any, b: Any) -> dict[str, Any]:

@@ -66,4 +66,5 @@ def distance(a: nn.Module, b: nn.Module, inputs: tuple[torch.Tensor, ...]) -> fl
     """The largest difference of any output, over the size of that output."""
     with torch.no_grad():
         both = zip(tensors(a(*inputs)), tensors(b(*inputs)), strict=True)
+        both = [(x.double(), y.double()) for x, y in both]
         return max(float((x - y).abs().max() / y.square().mean().sqrt()) for x, y in both)

@@ -9,7 +9,7 @@ from benchmarks.pairs_apart import case, score
 from benchmarks.pairs_heldout.pairs import distance
 
 
-@pytest.mark.parametrize("name", case.NAMES)
+@pytest.mark.parametrize("name", [*case.NAMES, *case.LATER])
 def test_bugs_show_and_equal_pairs_are_equal(name: str) -> None:
     module = case.pair(name)
     a, b = case.make(name)
