@@ -208,6 +208,26 @@ def record(kind: str, bug: str, rank: int, folder: Path) -> None:
     history.save(folder / f"rank{rank}.tch", overwrite=True)
 
 
+def record_grid(rank: int, folder: Path) -> None:
+    """Four ranks: the batch and FSDP2's shards over one axis, tensor parallel over the other; one bug."""
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    for name in ("grid", "grid-wrong-rows"):
+        torch.manual_seed(0)
+        model = Block()
+        _parallelize("tp", model, mesh["tensor"])
+        for part in (model.attention, model.up, model.down, model):
+            fully_shard(part, mesh=mesh["data"])
+        if name == "grid-wrong-rows" and rank == 2:
+            with torch.no_grad():
+                model.down.weight.to_local().mul_(-1)
+        history = tl.log_forward_pass(model, whole_input().chunk(2)[rank // 2])
+        history.log_backward(loss_of(history.output))
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        history.save(folder / name / f"rank{rank}.tch", overwrite=True)
+
+
 def observe(kind: str, rank: int, folder: Path) -> None:
     """Profile and watch a model: the profile of each rank into a file, the watched run into a store."""
     model, x = spread(kind, "", rank)
@@ -230,10 +250,12 @@ def main(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    for kind, bug in cases():
+    for kind, bug in cases() if dist.get_world_size() == 2 else ():
         if wanted(folder_of(kind, bug)):
             record(kind, bug, rank, folder / folder_of(kind, bug))
-    for kind in ("ddp", "fsdp", "tp"):
+    if dist.get_world_size() == 4:
+        record_grid(rank, folder)
+    for kind in ("ddp", "fsdp", "tp") if dist.get_world_size() == 2 else ():
         if wanted(f"observe-{kind}"):
             observe(kind, rank, folder)
     dist.barrier()

@@ -177,9 +177,12 @@ def _time(model: Any, inputs: Inputs, wish: Wish, measured: ProfiledRun, record:
     # What recording costs is the host's time; it is not in the device's, but where the device waits for the host.
     bias, matcher = calibrate() if clock is None else Bias(), Matcher(measured.session)
     runs: list[Counter[Key]] = []
+    # Ranks wait for one another in the model, so that a time must not decide how often each calls it; and a forward
+    # without a backward leaves FSDP in another state.
+    is_of_several = torch.distributed.is_available() and torch.distributed.is_initialized()
     plain: list[int] = []  # nanoseconds of the forward when nobody records it, in turns with the timed runs
     for turn in range(wish.num_warm_up + wish.num_repeats):
-        if clock is None:
+        if clock is None and not is_of_several:
             plain.append(_plain_forward_ns(model, inputs, wish))
         session = _timed_run(model, inputs, wish, clock)
         if turn < wish.num_warm_up:

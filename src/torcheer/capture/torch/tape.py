@@ -296,7 +296,7 @@ class Tape:
     def note_gathered(self, args: tuple[Any, ...]) -> None:
         """Note which params of the running module these are; FSDP puts its own back when the module ends."""
         for value in args:
-            if type(value) is Parameter and (ref := self.ref(value)) not in self.gathered:
+            if isinstance(value, Parameter) and (ref := self.ref(value)) not in self.gathered:
                 module = self.present_module()
                 for name, param in getattr(module, "_parameters", {}).items():
                     if param is value:
