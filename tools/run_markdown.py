@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LEFT_OUT = "…"
+WRAPPED = re.compile(r"(\.py:\d+ in [^\n]*)\n  (?=[a-z])")
 MASKS = (
     (re.compile(r" *-?\d+\.\d{3,}(?:[eE][-+]\d+)?s?\b"), " #"),  # values of tensors, times
     (re.compile(r"\b\d+(?:\.\d+)? ?(?:ns|µs|ms|s)\b"), "#"),
@@ -61,6 +62,8 @@ def blocks_of(text: str) -> Iterator[Block]:
 
 def masked(text: str) -> list[str]:
     """Return the lines of a text without what differs from machine to machine."""
+    # A sentence with a path in it is broken where the length of the clone's path has it.
+    text = WRAPPED.sub(r"\1 ", text)
     for pattern, mask in MASKS:
         text = pattern.sub(mask, text)
     return [line.rstrip() for line in text.strip("\n").split("\n")]
