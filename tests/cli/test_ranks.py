@@ -51,7 +51,7 @@ def test_trace_under_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     Path("net.py").write_text(NET)
     words = ["trace", "net.py:make", "-i", "net.py:part", "--backward", "-o", "ranks"]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29637"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
     done = subprocess.run(
         [*command, "--no-python", sys.executable, "-m", "torcheer", *words],
         env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},

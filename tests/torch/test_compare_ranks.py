@@ -51,7 +51,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def torchrun(folder: Path, num_ranks: int) -> str:
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={num_ranks}", "--master-port=29633"]
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={num_ranks}", "--standalone"]
     done = subprocess.run(
         [*command, sharded.__file__, str(folder)], capture_output=True, text=True, timeout=240, check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -189,7 +189,7 @@ RANKS = """
 def test_torchrun_with_two_processes(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(RANKS))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29621", str(script)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
     done = subprocess.run(
         [*command, str(tmp_path / "runs")], capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
