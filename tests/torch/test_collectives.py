@@ -15,11 +15,15 @@ import torcheer as tl
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[None]:
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    # Other tests of the same process may have made one, which lives as long as the process.
+    is_new = not dist.is_initialized()
+    if is_new:
+        dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     try:
         yield
     finally:
-        dist.destroy_process_group()
+        if is_new:
+            dist.destroy_process_group()
 
 
 class Gathers(nn.Module):

@@ -78,6 +78,8 @@ def _between(tape: Tape, row: Given) -> Ref:
     """The number of a tensor that Python never saw; the row's storage None: its memory is its own."""
     ref = shared_ref(len(tape.values))
     tape.values.append(row if row[5] is not None else (*row[:5], ref))
+    if row[5] is not None and _is_grad_enabled():
+        tape.unseen.append(ref)
     return ref
 
 

@@ -99,7 +99,7 @@ class TorchSession:
         self._input_refs = [(path, tape.ref(tensor)) for path, tensor in self.inputs.tensors()]
         if self.keeper is not None:
             self._keep_inputs(self.keeper)
-            if self.keeps_params or (tape.is_sharded and isinstance(self.wanted, Everything)):
+            if self.keeps_params or ((facts.world_size or 1) > 1 and isinstance(self.wanted, Everything)):
                 self._keep_params(self.keeper)
         levels = Together(self.aten_level(tape, self.keeper), recording(tape, self.function_level), self.function_level)
         tape.first_seq = sequence_nr()

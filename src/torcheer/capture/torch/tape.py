@@ -43,6 +43,7 @@ _LAZY = frozenset({"aten._conj.default", "aten._neg_view.default", "aten._effici
 FRESH = 0  # an operator has just made it, in memory of its own
 DERIVED = 1  # a call has just returned it; it may share memory with an argument
 ARRIVED = 2  # it is used and was never seen being made
+REREAD = 3  # it was seen, and an operator has changed its geometry
 
 _NESTED = 2
 _TENSOR = 1
@@ -85,6 +86,7 @@ class Tape:
         self.host_now: Callable[[], int] = perf_counter_ns  # what the cost of writing them is read from
         self.call_costs: dict[int, int] | None = None  # event of a module call → ns that writing it took, if asked for
         self.stop_codes: set[int] = {id(code) for code in FRAMEWORK_CODES}
+        self.unseen: list[Ref] = []  # tensors written down without being looked at; autograd may hand them out later
         self.storages: dict[int, Ref] = {}  # address → number, for the storage last seen there
         self.is_forward = True
         self.first_seq = self.last_seq = 0  # autograd sequence numbers given out during the forward pass: [first, last)
@@ -120,6 +122,8 @@ class Tape:
         ref = _REFS[number] if number < _NUM_REFS else Ref(number)
         if type(tensor) is not Tensor and type(tensor) is not Parameter:
             return self._register_odd(tensor, ref)
+        if origin == ARRIVED and self.unseen and type(tensor) is Tensor and (known := self._met(tensor)) is not None:
+            return known
         try:
             address = storage_id(tensor)
             if origin == FRESH or address not in self.storages:
@@ -128,7 +132,7 @@ class Tape:
                 storage = self.storages[address]
             else:
                 storage = self._known_storage(address, ref, origin)
-            if origin == ARRIVED and (tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()):
+            if origin >= ARRIVED and (tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()):
                 self.is_lazy = True
             values.append(
                 (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.device, storage)
@@ -162,7 +166,7 @@ class Tape:
     def _known_storage(self, address: int, ref: Ref, origin: int) -> Ref:
         """Number of the storage at ``address``; a new one if what was there before is gone."""
         storage = self.storages.get(address)
-        if storage is None or (origin == ARRIVED and self.is_forward and self._is_gone(storage)):
+        if storage is None or (origin >= ARRIVED and self.is_forward and self._is_gone(storage)):
             storage = self.storages[address] = ref
         return storage
 
@@ -198,7 +202,26 @@ class Tape:
     def refresh(self, tensor: Tensor) -> Ref:
         """Read a tensor's metadata again, after an operator that changes geometry in place."""
         self.live.pop(id(tensor), None)
-        return self.register(tensor, ARRIVED)
+        return self.register(tensor, REREAD)
+
+    def _met(self, tensor: Tensor) -> Ref | None:
+        """The number of a tensor that was written down unseen: autograd saved it, and gives it to its backward."""
+        if not tensor.requires_grad and not tensor._is_view():
+            return None
+        try:
+            storage = self.storages.get(storage_id(tensor))
+        except (RuntimeError, NotImplementedError):
+            return None
+        if storage is None:
+            return None
+        row = (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.device, storage)
+        for place in range(len(self.unseen) - 1, -1, -1):
+            ref = self.unseen[place]
+            if self.values[ref] == row:
+                del self.unseen[place]
+                self.live[id(tensor)] = (_weak(tensor), ref)
+                return ref
+        return None
 
     # -- structures ----------------------------------------------------------------------------------
 
