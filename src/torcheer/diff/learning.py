@@ -58,6 +58,8 @@ def compare_learning(
             found, gradients = _sorted_out(found, gradients, a)
             result.gradients = compare_gradients(found, *gradients, given=wanted.given)
             result.gradients += _unmapped(found, *gradients)
+            if wanted.is_asked:
+                result.gradients += _frozen(found, *gradients)
             _first(result, result.gradients, graphs, "gradient")
     if result.gradients:
         result.notes += _left_out(result.gradients, found, trained)
@@ -76,6 +78,18 @@ def _sorted_out(
     weights = a.weights()
     own = complete(found, gradients[0], weights)
     return settle(found, weights, own, gradients[1]), (own, gradients[1])
+
+
+def _frozen(found: ParamMap, a: Gradients, b: Gradients) -> list[TensorResult]:
+    """Tensors that one side trains and the other does not."""
+    results = []
+    for pair in found.pairs:
+        trained = all(source in a for source in pair.sources), pair.target in b
+        own = [b.get(pair.target)] if trained[1] else [a[source] for source in pair.sources if source in a]
+        if trained[0] != trained[1] and any(one is not None and one.any() for one in own):
+            reason = f"{'BA'[trained[1]]} does not train it: requires_grad is off"
+            results.append(TensorResult("gradient", pair.target, list(pair.sources), 0, DIVERGED, None, reason))
+    return results
 
 
 def _unmapped(found: ParamMap, a: Gradients, b: Gradients) -> list[TensorResult]:
@@ -139,7 +153,7 @@ def _train(
         else:
             gradients = complete(steps.found, gradients[0], steps.before[0]), gradients[1]
         wrong = steps.after_step(*gradients, step)
-        left = _unmapped(steps.found, *gradients)
+        left = _unmapped(steps.found, *gradients) + ([] if step else _frozen(steps.found, *gradients))
         steps.results += left
         if wrong or any(one.verdict == DIVERGED for one in left):
             break

@@ -111,7 +111,7 @@ def _judge_one(a: Graph, b: Graph, pair: Pair, noise: Noise) -> OutputResult:
     else:
         rms, peak = apart(one, other)
         verdict = EQUAL if rms <= close.rms and peak <= close.peak else DIVERGED
-        finite = one[np.isfinite(one)].astype(np.float64)
+        finite = np.abs(one[np.isfinite(one)]).astype(np.float64)
         bound = close.peak * np.sqrt(np.mean(np.square(finite))) if finite.size else 0.0
         how_far = distance(other, one, Tolerance(float(bound), close.peak))
         if verdict == EQUAL and not noise.is_sure(pair.a.value, rms):

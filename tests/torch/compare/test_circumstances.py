@@ -213,3 +213,33 @@ def test_a_model_without_memory_is_refused(net: Net) -> None:
         tl.compare(net, empty, X)
     with pytest.raises(tl.TorcheerError, match="input of Net is on the meta device"):
         tl.compare(net, net, X.to("meta"))
+
+
+class Writes(nn.Module):
+    """Its forward writes into what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.lin(x.mul_(2))
+
+
+@pytest.mark.parametrize("options", [{}, {"backward": True}, {"steps": 2}])
+def test_each_run_is_given_the_input_as_it_was(options: dict[str, int]) -> None:
+    a, b, x = Writes(), Writes(), X.clone()
+    b.load_state_dict(a.state_dict())
+    assert tl.compare(a, b, x, **options)
+    assert torch.equal(x, X)
+
+
+@pytest.mark.parametrize("frozen", ["A", "B"])
+@pytest.mark.parametrize("options", [{"backward": True}, {"steps": 1}])
+def test_a_side_that_does_not_train_a_parameter_diverges(net: Net, frozen: str, options: dict[str, int]) -> None:
+    other = copy.deepcopy(net)
+    other.up.requires_grad_(requires_grad=False)
+    found = tl.compare(*((net, other) if frozen == "B" else (other, net)), X, **options)
+    assert found.verdict == "diverged"
+    assert f"{frozen} does not train it: requires_grad is off" in str(found)
+    assert {one.target for one in found.gradients if one.verdict == "diverged"} == {"up.weight", "up.bias"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -13,7 +14,7 @@ from torcheer.capture.torch.fine import FineSession
 from torcheer.capture.torch.fine import unfused as run_unfused
 from torcheer.capture.torch.inputs import Inputs
 from torcheer.capture.torch.noisy import NoisySession
-from torcheer.capture.torch.state import RunState, set_host_random_state, set_random_state
+from torcheer.capture.torch.state import RunState, copy_of, same, set_host_random_state, set_random_state
 from torcheer.capture.torch.structure import own_tensors, snapshot
 from torcheer.capture.torch.tape import named_tensors
 from torcheer.diff.arrays import Array, as_array
@@ -48,6 +49,8 @@ class TorchSide:
         self.optimizer = optimizer
         self.session: FineSession | None = None
         self._state = RunState(model, inputs, with_params=writes_params)
+        copies = {id(tensor): before for tensor, before in self._state.tensors}
+        self._given = [(tensor, copies[id(tensor)]) for _, tensor in inputs.tensors() if id(tensor) in copies]
         self._optimizer_state = None if optimizer is None else _state_copy(optimizer.state_dict())
 
     def leaves(self) -> list[Leaf]:
@@ -70,6 +73,7 @@ class TorchSide:
         self.model.zero_grad(set_to_none=True)
         set_random_state(self._state.random)
         set_host_random_state(self._state.host_random)
+        self._refresh_inputs()
         self.session = FineSession(self.model, self.inputs)
         self.session.run()
         return Recording(self.session.record(), self.session.payloads)
@@ -97,10 +101,25 @@ class TorchSide:
 
     def _record_again(self, kind: type[FineSession]) -> Recording:
         self._state.restore()
+        self._refresh_inputs()
         session = kind(self.model, self.inputs)
         session.run()
         session.let_go()
         return Recording(session.record(), session.payloads)
+
+    def _refresh_inputs(self) -> None:
+        """Take copies of the inputs as they were, where a run (the other model's, too) has written into them.
+
+        The tensors written to stay as they are: a backward pass may need them.
+        """
+        if all(same(tensor.detach(), before) for tensor, before in self._given):
+            return
+        memo: dict[int, Any] = {}
+        fresh = []
+        for tensor, before in self._given:
+            copied = memo[id(tensor)] = copy_of(before).requires_grad_(tensor.requires_grad)
+            fresh.append((copied, before))
+        self.inputs, self._given = copy.deepcopy(self.inputs, memo), fresh
 
     def run_layer(self, address: str, inputs: list[Array]) -> list[Array]:
         """Run one module by itself."""
