@@ -22,8 +22,13 @@ def check_writable(path: Path) -> None:
         folder = folder.parent
     if not folder.is_dir():
         raise _unwritable(path, f"{folder} is not a folder")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise _unwritable(path, f"no permission to write in {folder}")
+    # Tried, not asked: root may write everywhere by its permissions, and still not in /proc or on a read-only disk.
+    trial = folder / f".{path.name}.{os.getpid()}.part"
+    try:
+        trial.touch(exist_ok=False)
+        trial.unlink()
+    except OSError as error:
+        raise _unwritable(path, f"{error.strerror or error} in {folder}") from error
 
 
 @contextmanager

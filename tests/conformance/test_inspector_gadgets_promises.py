@@ -172,6 +172,9 @@ def test_an_unwritable_place_is_told_before_anything_runs(tmp_path: Path) -> Non
     (tmp_path / "taken.json").mkdir()
     with pytest.raises(tl.TorcheerError, match="it is a folder"):
         tl.InspectorGadgets(nn.Linear(2, 2), save_file=tmp_path / "taken")
+    for unwritable in ("/", "/proc/nobody/insight"):  # root's permissions say that it may write there
+        with pytest.raises(tl.TorcheerError, match=r"cannot be written.*Give"):
+            tl.InspectorGadgets(nn.Linear(2, 2), save_file=unwritable)
     assert (tmp_path / "file").read_text() == "kept"
 
 

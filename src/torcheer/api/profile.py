@@ -10,7 +10,7 @@ from typing import Any
 
 from torcheer import shown, whole_file
 from torcheer.api.history import refuse_paddle
-from torcheer.errors import CaptureError, TorcheerError
+from torcheer.errors import CaptureError, RecordFileError, TorcheerError
 from torcheer.profiling import Report, build
 
 MEASURES = ("time", "memory", "flops", "nan")
@@ -258,6 +258,10 @@ def _named(models: Any) -> dict[str, Any]:
 
 
 def _json_path(path: Path) -> Path:
+    if not path.name:
+        raise RecordFileError(
+            f"{path} cannot be written: it is a folder. Give the path of a file, such as insight.json."
+        )
     return path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
 
 
